@@ -10,7 +10,7 @@ from hypothesis import settings
 if TYPE_CHECKING:
     import pytest
 
-# The time of an example depends on what else runs on the machine.
+# The duration of an example depends on the load of the machine.
 settings.register_profile("busbar", deadline=None)
 settings.load_profile("busbar")
 

@@ -1,4 +1,4 @@
-"""AWX as code: every argument is one that the modules of awx.awx take, every survey asks for what a playbook reads."""
+"""Tests of the AWX playbook: module arguments match the awx.awx modules, surveys match the options of playbooks."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ GIVEN = {
     "awx_machine_credential": "busbar nodes",
     "awx_volume_claim": "busbar-site",
 }
-# What AWX takes: awx/api/views/__init__.py, JobTemplateSurveySpec.
+# Question types that AWX accepts: awx/api/views/__init__.py, JobTemplateSurveySpec.
 QUESTIONS = {"text", "textarea", "password", "integer", "float", "multiplechoice", "multiselect"}
 
 
@@ -42,7 +42,7 @@ MODULES = sorted({word for task in PLAY["tasks"] for word in task if word.starts
 
 @pytest.fixture(scope="module")
 def documented() -> dict[str, Any]:
-    """What the modules of the collection say of their arguments."""
+    """Return the documented arguments of the collection's modules."""
     said = subprocess.run(
         [f"{Path(sys.executable).parent}/ansible-doc", "-j", *MODULES], capture_output=True, text=True, check=True
     )
@@ -53,13 +53,13 @@ def documented() -> dict[str, Any]:
 
 
 def spec(options: dict[str, Any]) -> dict[str, Any]:
-    """An argument spec of what a module documents."""
+    """Return the argument spec of a module's documented options."""
     kept = ("type", "elements", "choices", "required", "aliases")
     return {name: {key: option[key] for key in kept if key in option} for name, option in options.items()}
 
 
 def rendered() -> list[tuple[str, dict[str, Any]]]:
-    """Each call of a module with the arguments that it would get."""
+    """Return each module call with its templated arguments."""
     variables = {**loaded("vars/main.yml"), **loaded("vars/job_templates.yml"), **GIVEN, "omit": "__omitted__"}
     calls = []
     for task in PLAY["tasks"]:
@@ -75,7 +75,7 @@ def rendered() -> list[tuple[str, dict[str, Any]]]:
 
 
 def trusted(value: Any) -> Any:  # noqa: ANN401
-    """The same, with texts that Ansible takes as templates."""
+    """Return the value with its strings marked as trusted templates."""
     if isinstance(value, dict):
         return {key: trusted(each) for key, each in value.items()}
     if isinstance(value, list):
@@ -88,7 +88,7 @@ def problems(module: str, arguments: dict[str, Any], documented: dict[str, Any])
     return list(found.error_messages)
 
 
-def test_every_argument_is_one_that_the_module_takes(documented: dict[str, Any]) -> None:
+def test_every_argument_is_accepted_by_its_module(documented: dict[str, Any]) -> None:
     calls = rendered()
     assert len(calls) == 7 + len(TEMPLATES) + 1
     wrong = {
@@ -98,7 +98,7 @@ def test_every_argument_is_one_that_the_module_takes(documented: dict[str, Any])
 
 
 @pytest.mark.parametrize("template", TEMPLATES, ids=lambda template: template["name"])
-def test_every_template_runs_a_playbook_and_asks_for_what_it_reads(template: dict[str, Any]) -> None:
+def test_every_template_runs_a_playbook_and_asks_for_options_that_it_reads(template: dict[str, Any]) -> None:
     path = TOP / "playbooks" / f"{template['playbook']}.yml"
     texts = [path, *(TOP / "playbooks/vars").glob("*.yml"), *(TOP / "roles").glob("*/meta/argument_specs.yml")]
     known = "\n".join(each.read_text(encoding="utf-8") for each in texts)
@@ -110,7 +110,7 @@ def test_every_template_runs_a_playbook_and_asks_for_what_it_reads(template: dic
             assert question["default"] in question["choices"]
 
 
-def test_jobs_that_change_the_cluster_never_run_side_by_side() -> None:
+def test_jobs_that_change_the_cluster_do_not_run_concurrently() -> None:
     calls = rendered()
     groups = [call for module, call in calls if module == "awx.awx.instance_group"]
     assert [group["max_concurrent_jobs"] for group in groups] == [1]
@@ -119,23 +119,23 @@ def test_jobs_that_change_the_cluster_never_run_side_by_side() -> None:
     assert {call["job_slice_count"] for call in templates} == {1}
 
 
-def test_a_pod_asks_for_what_its_forks_take() -> None:
+def test_pod_requests_cpu_and_memory_for_its_forks() -> None:
     pod = next(json.loads(call["pod_spec_override"]) for module, call in rendered() if "pod_spec_override" in call)
     container = pod["spec"]["containers"][0]
     assert container["resources"]["requests"] == {"cpu": "12500m", "memory": "5000M"}
     claims = {volume["name"]: volume["persistentVolumeClaim"]["claimName"] for volume in pod["spec"]["volumes"]}
     assert claims[container["volumeMounts"][0]["name"]] == "busbar-site"
-    # Where a run keeps what it makes once.
+    # cluster_dir contains the files that a run creates once.
     inventory = next(call for module, call in rendered() if module == "awx.awx.inventory")
     assert inventory["variables"] == {"cluster_dir": container["volumeMounts"][0]["mountPath"]}
 
 
-def test_what_must_be_given_is_asked_for() -> None:
+def test_required_variables_are_checked() -> None:
     main = loaded("vars/main.yml")
     assert set(main["awx_required"]) == set(main["awx_given"]) == set(GIVEN)
 
 
-def test_the_image_has_what_busbar_needs_in_the_versions_that_are_tested() -> None:
+def test_image_contains_the_tested_versions_of_dependencies() -> None:
     image = loaded("execution-environment.yml")["dependencies"]
     project = tomllib.loads((TOP / "pyproject.toml").read_text())["project"]
     asked = [*project["dependencies"], *project["optional-dependencies"]["ansible"]]

@@ -1,4 +1,4 @@
-"""The recipe of docs/scale.md for one bastion per rack, over real SSH to other addresses of this machine."""
+"""Tests of the recipe of docs/scale.md for one bastion per rack, over real SSH to other addresses of this machine."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ PLAY = """
 
 @pytest.fixture(scope="module")
 def programs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A folder with an ssh that reaches the bastions, two addresses of one server, by name."""
+    """Return a folder with an ssh that reaches the bastions by name; they are two addresses of one sshd."""
     folder = tmp_path_factory.mktemp("bastions")
     for name in ("host", "user"):
         subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / name)], check=True)
@@ -67,7 +67,7 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     )
     (folder / "bin").mkdir()
     executable(folder / "bin/ssh", f'#!/bin/sh\nexec {shutil.which("ssh")} -F {folder}/config "$@"\n')
-    # The user of the server exists for the server alone.
+    # The user sshd exists only in the mount namespace of the server.
     users = folder / "passwd"
     users.write_text(f"{Path('/etc/passwd').read_text()}sshd:x:899:65534::/run/sshd:/usr/sbin/nologin\n")
     libraries = ":".join(sorted({str(path.parent) for path in UNPACKED.rglob("lib*.so*")}))
@@ -119,7 +119,7 @@ def follow(site: Path, programs: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_each_rack_runs_on_its_bastion_with_the_site_and_leaves_nothing_there(site: Path, programs: Path) -> None:
+def test_each_rack_runs_on_its_bastion_and_the_copied_site_is_removed(site: Path, programs: Path) -> None:
     done = follow(site, programs)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "failed" not in done.stderr
@@ -132,7 +132,7 @@ def test_each_rack_runs_on_its_bastion_with_the_site_and_leaves_nothing_there(si
     assert "gpu2" not in (site.parent / "runs/rack1/artifacts/stdout").read_text()
 
 
-def test_a_rack_that_fails_is_named_and_the_other_one_goes_on(site: Path, programs: Path) -> None:
+def test_failed_rack_is_named_and_the_other_rack_continues(site: Path, programs: Path) -> None:
     variables = site / "inventory/group_vars"
     variables.mkdir()
     (variables / "all.yml").write_text("fails: [gpu1]\n")

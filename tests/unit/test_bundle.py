@@ -1,4 +1,4 @@
-"""The modules and filters of other collections: the installed bundle has them, and deprecates none."""
+"""The installed collections contain every module and filter of other collections that busbar uses, none deprecated."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def used() -> set[str]:
 
 @pytest.fixture(scope="module", autouse=True)
 def _collections() -> None:
-    with warnings.catch_warnings(action="ignore"):  # where another test has done the same
+    with warnings.catch_warnings(action="ignore"):  # another test may have initialized the loader already
         init_plugin_loader()
 
 
 def warned(name: str) -> list[str] | None:
-    """Return the deprecation warnings of a module, filter or lookup; None if there is none of that name."""
+    """Return the deprecation warnings of a module, filter or lookup, or None if it does not exist."""
     found = [module_loader.find_plugin_with_context(name)]
     for loader in (filter_loader, lookup_loader):
         with contextlib.suppress(KeyError):
@@ -41,7 +41,7 @@ def warned(name: str) -> list[str] | None:
     return [warning for context in there for warning in context.deprecation_warnings] if there else None
 
 
-def test_it_has_them_and_deprecates_none() -> None:
+def test_used_plugins_exist_and_are_not_deprecated() -> None:
     names = used()
     assert {name.rpartition(".")[0] for name in names} == COLLECTIONS
     assert {name: found for name in names if (found := warned(name)) != []} == {}

@@ -1,4 +1,4 @@
-"""What users of GPU and Slurm clusters posted in public, and what busbar must say of it.
+"""Problems that users of GPU and Slurm clusters posted in public, and what busbar must print for them.
 
 A case in tests/fixtures/cases/index.json has a command and regular expressions that its output must and must not match.
 """
@@ -35,7 +35,7 @@ BUSBAR = Path(sys.executable).with_name("busbar")
 
 
 def described(text: str) -> str:
-    """What `busbar inventory describe` prints of a machine with these GPUs."""
+    """Return the output of `busbar inventory describe` for a machine with these GPUs."""
     smi = parse_query(text)
     port = {"name": "rocep1s0f1", "active": True, "rate_gbps": 200.0, "link_layer": "Ethernet", "state": "ACTIVE"}
     facts = {**smi, "source": "smi", "smi_state": "ok", "network_interfaces": [], "pci_gpus": [], "rdma_ports": [port]}
@@ -60,7 +60,7 @@ CALLS: dict[str, Callable[[str], str]] = {
 
 
 def said(command: str) -> tuple[int, str]:
-    """Exit code and output of a command of the index."""
+    """Return exit code and output of a command of the index."""
     word, *rest = command.split()
     if word == "read":
         return 0, (TOP / rest[0]).read_text()

@@ -1,4 +1,4 @@
-"""What scenarios of molecule owe: one shared base, proofs of what they converge, and every role in one of them."""
+"""Rules for Molecule scenarios: one shared base, tests for what they converge, and every role in a scenario."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ SCENARIOS = sorted(path for path in (TOP / "molecule").iterdir() if path != SHAR
 FEATURES = {"base", "containers", "monitoring", "nvidia", "slurm", "storage", "validation"}
 COLLECTION = "busbar.cluster."
 SHORT_RUN = re.compile(r"mark\.(?:core|scenario)\b")
-# Words of a test that show which role it needs: it runs jobs or reads the nodes of Slurm, or names a service.
+# Patterns in a test that show which role it needs: it runs jobs, reads the nodes of Slurm, or names a service.
 WORDS = {
     "slurm": re.compile(
         r"\b(?:srun|sbatch|salloc|sinfo|squeue|scontrol|sacct|sacctmgr|scancel|wait_idle|node_states|submit)\b"
     ),
     "node_exporter": re.compile(r"\bprometheus-node-exporter\b"),
 }
-# What a scenario may say itself; all else comes from the base.
+# Keys that a scenario may set itself; all other keys come from the base.
 OWN = {
     "ansible.env.BUSBAR_MACHINES_COMMAND",
     "ansible.env.BUSBAR_MACHINES_OPTIONS",
@@ -44,7 +44,7 @@ OWN = {
 }
 
 
-def load(path: Path) -> Any:  # noqa: ANN401 - YAML is what it is
+def load(path: Path) -> Any:  # noqa: ANN401 - YAML has no fixed type
     return yaml.safe_load(path.read_text(encoding="utf-8"))
 
 
@@ -52,7 +52,7 @@ BASE = load(TOP / ".config" / "molecule" / "config.yml")
 
 
 def keys(data: dict[str, Any]) -> set[str]:
-    """The dotted names of all values."""
+    """Return the dotted names of all values."""
     return {
         f"{name}.{rest}" if rest else name
         for name, value in data.items()
@@ -61,13 +61,13 @@ def keys(data: dict[str, Any]) -> set[str]:
 
 
 def proofs_of(scenario: Path) -> list[Path]:
-    """The test files that a scenario runs; each must be there."""
+    """Return the test files that a scenario runs, and fail if one does not exist."""
     named = load(scenario / "molecule.yml")["verifier"]["additional_files_or_dirs"]
     return [(scenario / name).resolve(strict=True) for name in named]
 
 
-def included(data: Any) -> Iterator[str]:  # noqa: ANN401 - YAML is what it is
-    """The roles of plays and tasks; ROLE.FILE where only one task file of a role runs."""
+def included(data: Any) -> Iterator[str]:  # noqa: ANN401 - YAML has no fixed type
+    """Yield the roles of plays and tasks; ROLE.FILE where only one task file of a role runs."""
     if isinstance(data, list):
         for item in data:
             yield from included(item)
@@ -80,8 +80,8 @@ def included(data: Any) -> Iterator[str]:  # noqa: ANN401 - YAML is what it is
             yield from included(value)
 
 
-def imported(data: Any, folder: Path) -> Iterator[Path]:  # noqa: ANN401 - YAML is what it is
-    """The playbooks that a playbook imports."""
+def imported(data: Any, folder: Path) -> Iterator[Path]:  # noqa: ANN401 - YAML has no fixed type
+    """Yield the playbooks that a playbook imports."""
     for play in data:
         name = str(play.get("ansible.builtin.import_playbook", ""))
         if name.startswith(COLLECTION):
@@ -92,7 +92,7 @@ def imported(data: Any, folder: Path) -> Iterator[Path]:  # noqa: ANN401 - YAML 
 
 @functools.cache
 def converged(playbook: Path) -> frozenset[str]:
-    """The roles that a playbook brings in: by itself, by playbooks that it imports, and by their roles."""
+    """Return the roles that a playbook runs: its own, those of imported playbooks, and those included by roles."""
     found: set[str] = set()
     todo, seen = [playbook.resolve(strict=True)], set()
     while todo:
@@ -110,14 +110,14 @@ def converged(playbook: Path) -> frozenset[str]:
 
 
 def names_in(node: ast.AST) -> set[str]:
-    """The names and fixtures that a piece of a test file uses."""
+    """Return the names and fixtures that a node of a test file's syntax tree uses."""
     used = {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
     used |= {each.arg for each in ast.walk(node) if isinstance(each, ast.arg)}
     return used | {str(each.value) for each in ast.walk(node) if isinstance(each, ast.Constant)}
 
 
 def core_text(path: Path) -> str:
-    """The code of the core tests of a file, with the functions, fixtures and constants of the file that they use."""
+    """Return the code of a file's core tests, with the functions, fixtures and constants of the file that they use."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     defined: dict[str, ast.stmt] = {}
     todo = []
@@ -136,27 +136,27 @@ def core_text(path: Path) -> str:
         if name in defined and name not in texts:
             texts[name] = ast.unparse(defined[name])
             todo += names_in(defined[name])
-    # What a fixture does only where Slurm is installed needs no Slurm.
+    # Code that runs only if scontrol is installed does not need Slurm.
     return "\n".join(text for text in texts.values() if "command -v scontrol" not in text)
 
 
 def needs(path: Path) -> set[str]:
-    """The roles without which the core tests of a file fail: those it proves, those it names, those its words show."""
+    """Return the roles that a file's core tests need: by mark, by name, or by a pattern of WORDS."""
     marks = SELECTION["marks"](ast.parse(path.read_text(encoding="utf-8")))
     calls = [mark for mark in marks if isinstance(mark, ast.Call) and ast.unparse(mark.func) == "pytest.mark.needs"]
     found = {ast.literal_eval(word) for call in calls for word in call.args} | set(PROOFS[path])
-    # A file that names a part of a role, as dcgm.exporter, needs only that part.
+    # A file that names a part of a role, such as dcgm.exporter, needs only that part.
     parts = {word.partition(".")[0] for word in found if "." in word}
     return (found - parts) | {role for role, words in WORDS.items() if words.search(core_text(path))}
 
 
 def missing(files: list[Path], playbook: Path) -> set[str]:
-    """What the tests of these files need and the playbook does not converge."""
+    """Return the roles that the tests of these files need and the playbook does not converge."""
     roles = converged(playbook)
     return {need for path in files for need in needs(path) if not {need, need.partition(".")[0]} & roles}
 
 
-def test_tests_of_a_scenario_are_in_one() -> None:
+def test_tests_marked_for_a_scenario_are_listed_in_one() -> None:
     listed = {file for scenario in SCENARIOS for file in proofs_of(scenario)}
     marked = {path for path in PROOFS if "mark.scenario" in path.read_text(encoding="utf-8")}
     assert marked
@@ -168,14 +168,14 @@ def test_every_feature_has_a_scenario() -> None:
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda path: path.name)
-def test_a_scenario_differs_from_the_base_in_few_things(scenario: Path) -> None:
+def test_scenario_overrides_only_permitted_keys_of_the_base(scenario: Path) -> None:
     assert {path.name for path in scenario.iterdir()} == {"molecule.yml", "converge.yml"}
     said = load(scenario / "molecule.yml")
     assert keys(said) <= OWN, "this belongs into .config/molecule/config.yml"
     assert said["scenario"]["name"] == scenario.name
 
 
-def test_the_base_creates_proves_a_second_run_verifies_and_removes() -> None:
+def test_base_runs_create_converge_idempotence_verify_and_destroy() -> None:
     assert BASE["scenario"]["test_sequence"] == ["destroy", "create", "converge", "idempotence", "verify", "destroy"]
     for action in ("create", "destroy"):
         playbook = BASE["ansible"]["playbooks"][action]
@@ -187,7 +187,7 @@ def test_the_base_creates_proves_a_second_run_verifies_and_removes() -> None:
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda path: path.name)
-def test_a_scenario_converges_every_role_that_its_tests_need(scenario: Path) -> None:
+def test_scenario_converges_every_role_that_its_tests_need(scenario: Path) -> None:
     files = proofs_of(scenario)
     assert files
     assert all(PROOFS[path] for path in files)
@@ -195,14 +195,14 @@ def test_a_scenario_converges_every_role_that_its_tests_need(scenario: Path) -> 
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda path: path.name)
-def test_a_scenario_has_two_compute_nodes_where_its_tests_need_them(scenario: Path) -> None:
+def test_scenario_has_two_compute_nodes_if_its_tests_need_them(scenario: Path) -> None:
     needed = any(re.search(r"(?:-N ?2|--nodes=2)\b", core_text(path)) for path in proofs_of(scenario))
     options = load(scenario / "molecule.yml").get("ansible", {}).get("env", {}).get("BUSBAR_MACHINES_OPTIONS", "")
     assert not needed or "--compute 2" in options
 
 
 @pytest.mark.parametrize("role", sorted(ROLES))
-def test_every_role_is_converged_and_proved_by_a_scenario(role: str) -> None:
+def test_every_role_is_converged_and_tested_by_a_scenario(role: str) -> None:
     assert [
         scenario.name
         for scenario in SCENARIOS
@@ -210,8 +210,8 @@ def test_every_role_is_converged_and_proved_by_a_scenario(role: str) -> None:
     ], f"no scenario of molecule/ converges {role} and runs a test that proves it"
 
 
-def test_setup_names_the_checkout_for_molecule(tmp_path: Path) -> None:
-    """Two checkouts have machines of different names, and one always those of the same name."""
+def test_setup_names_the_machines_of_molecule_after_the_checkout(tmp_path: Path) -> None:
+    """Names of machines differ between checkouts and are stable within one."""
     script = (TOP / "scripts" / "setup").read_text(encoding="utf-8")
     (function,) = re.findall(r"^name_checkout\(\) \{.*?^\}", script, re.MULTILINE | re.DOTALL)
     names = []

@@ -1,4 +1,4 @@
-"""Each recipe of CONTRIBUTING.md, followed to the letter in a copy of the checkout: what it makes is green at once."""
+"""Each recipe of CONTRIBUTING.md runs verbatim in a copy of the checkout, and the tests of what it creates pass."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NAMES = {"profile": "tiny_box", "role": "tree_tools", "stage": "roll_call"}
 
 
 def recipe(kind: str) -> list[str]:
-    """The commands of a recipe, with the name of this test in place of NAME."""
+    """Return the commands of a recipe, with the name of this test in place of NAME."""
     (section,) = re.findall(rf"^## Add a[^\n]*{kind}\n.*?(?=^## |\Z)", RECIPES, re.MULTILINE | re.DOTALL)
     return [
         line.removeprefix("$ ").replace("NAME", NAMES[kind])
@@ -29,7 +29,7 @@ def recipe(kind: str) -> list[str]:
 
 @pytest.fixture(scope="module")
 def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of what git knows of the checkout."""
+    """Return a copy of the checkout's tracked and unignored files."""
     copy = tmp_path_factory.mktemp("original")
     run = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     listed = subprocess.run(run, check=True, capture_output=True, text=True, cwd=TOP).stdout.split("\0")
@@ -43,13 +43,13 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def original_files(original: Path) -> dict[str, bytes]:
-    """All files of the copy that a recipe could write."""
+    """Return all files of the original copy that a recipe could write."""
     return files(original)
 
 
 @pytest.fixture
 def copy(original: Path, tmp_path: Path) -> Path:
-    """A copy that a test may change."""
+    """Return a copy that a test may change."""
     return shutil.copytree(original, tmp_path / "copy", symlinks=True)
 
 
@@ -63,7 +63,7 @@ def run(copy: Path, command: str) -> subprocess.CompletedProcess[str]:
 
 
 def files(copy: Path) -> dict[str, bytes]:
-    """All files that a recipe could write."""
+    """Return all files that a recipe could write."""
     found = (
         path for folder in ("plugins", "roles", "playbooks", "tests", "molecule") for path in (copy / folder).rglob("*")
     )
@@ -73,13 +73,15 @@ def files(copy: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("kind", NAMES)
-def test_what_a_recipe_makes_is_green_at_once(kind: str, copy: Path, original_files: dict[str, bytes]) -> None:
+def test_recipe_creates_files_that_pass_tests_and_linters(
+    kind: str, copy: Path, original_files: dict[str, bytes]
+) -> None:
     commands = recipe(kind)
     assert commands[0] == f"scripts/new {kind} {NAMES[kind]}"
     made: set[str] = set()
     for command in commands:
         if command.startswith(("busbar ", "scripts/test ", "git ", "scripts/lint")):
-            continue  # wants machines, or looks at the whole checkout
+            continue  # needs machines, or checks the whole checkout
         done = run(copy, command)
         assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
         if not made:
@@ -111,7 +113,7 @@ def test_what_a_recipe_makes_is_green_at_once(kind: str, copy: Path, original_fi
         ("stage cluster", "already exists"),
     ],
 )
-def test_a_bad_name_is_refused_and_nothing_is_written(
+def test_invalid_name_is_refused_and_nothing_is_written(
     arguments: str, said: str, original: Path, original_files: dict[str, bytes]
 ) -> None:
     done = run(original, f"scripts/new {arguments}")

@@ -1,4 +1,4 @@
-"""Each folder says where its code runs: module_utils contains what a module or a program on a node imports."""
+"""Each folder shows where its code runs: module_utils contains only imports of modules and of programs on a node."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ TOP = Path(__file__).resolve().parents[2]
 PLUGINS = TOP / "plugins"
 
 
-def test_module_utils_contains_only_what_reaches_a_host() -> None:
+def test_module_utils_contains_only_code_of_managed_hosts() -> None:
     utils = set(PLUGINS.glob("module_utils/**/*.py"))
     entries = {path for files in PROGRAMS for path in files}
     reached = imported_files([*PLUGINS.glob("modules/*.py"), *entries])

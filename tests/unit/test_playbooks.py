@@ -1,4 +1,4 @@
-"""A new node gets of add_nodes what a site run gives it, and the other hosts of the cluster only what a join needs."""
+"""add_nodes runs the roles of a site run on a new node, and on other hosts only those that a join needs."""
 
 from __future__ import annotations
 
@@ -27,36 +27,36 @@ GROUPS = {
     "nfs_client": ["login", "gpu1", "gpu2"],
     "monitoring": ["mon"],
 }
-# gpu3 serves files, too, and gpu4 the time.
+# gpu3 is also a file server, and gpu4 also a time server.
 TIME_SERVERS = ["ctl", "gpu4"]
 NEW, OLD = "gpu2", "gpu1"
-# How a join differs on a new node, on purpose.
+# Intended differences between a site run and a join on a new node.
 SITE_ONLY = {
-    # At the end of a site run nodes with jobs are left out of the validation; a new node has none.
+    # At its end, a site run excludes nodes with jobs from the validation; a new node has no jobs.
     "__validation_ends_site": True,
 }
 JOIN_ONLY = {
-    # Nobody waits for a reboot in the middle of a join.
+    # A join does not wait for a reboot.
     "nvidia_driver_reboot": False,
 }
-# How the nodes behind the gate are validated, in a site run too.
+# Validation options of nodes behind the gate, in a site run too.
 BOTH = {"all_roles_follow": True}
 ADMISSION = {
-    # The new nodes are measured together with nodes that are known to be good: one could not tell them from a link.
+    # New nodes are measured with known good nodes; alone, a bad node is indistinguishable from a bad link.
     "validation_nodes": "{{ ansible_play_hosts_all }}",
     "validation_partners": 2,
-    # The gate is a drain.
+    # Nodes behind the gate are drained.
     "validation_out_of_service": True,
 }
-# What a join changes on all that serve the new node.
+# Roles that a join runs on each host that serves the new node.
 SERVER = ["hosts/main", "ssh/main", "firewall/main", "fail2ban/main"]
 SECRETS = "preflight/secrets"
-# Those that an operator of update_nodes may name.
+# Options that an operator of update_nodes may set.
 UPDATE_NODES = yaml.safe_load((PLAYBOOKS / "vars/update_nodes.yml").read_text())
 
 
 class Play(NamedTuple):
-    """A play as it is after all imports, the variables that it is given and the playbook that it stands in."""
+    """A play after all imports, with its variables and the playbook that contains it."""
 
     text: dict[str, Any]
     variables: dict[str, Any]
@@ -72,7 +72,7 @@ def _inventory(tmp_path: Path) -> Path:
 
 
 def plays(playbook: str, given: dict[str, Any] | None = None) -> Iterator[Play]:
-    """The plays that run without --tags in their order, imported ones among them; the variables of an import win."""
+    """Yield the plays that run without --tags in order, imported plays included; variables of an import win."""
     path = str(PLAYBOOKS / f"{playbook}.yml")
     for entry in DataLoader().load_from_file(path, trusted_as_template=True):
         variables = entry.get("vars", {}) | (given or {})
@@ -84,7 +84,7 @@ def plays(playbook: str, given: dict[str, Any] | None = None) -> Iterator[Play]:
 
 
 def calls(tasks: list[dict[str, Any]]) -> Iterator[str]:
-    """The roles that tasks call, as ROLE/FILE, also in blocks and in files of tasks."""
+    """Yield the roles that tasks call, as ROLE/FILE, also in blocks and in task files."""
     for task in tasks:
         for word in ("import_role", "include_role"):
             role = task.get(f"ansible.builtin.{word}")
@@ -104,13 +104,13 @@ def calls(tasks: list[dict[str, Any]]) -> Iterator[str]:
 
 
 def named(role: str, file: str, variables: dict[str, Any] | None) -> str:
-    """ROLE/FILE, and the options that it is called with."""
+    """Return ROLE/FILE and the options of the call."""
     options = [f"{name}={value}" for name, value in (variables or {}).items()]
     return " ".join([f"{role.removeprefix('busbar.cluster.')}/{file}", *options])
 
 
 def roles(play: Play) -> list[str]:
-    """The roles of a play in the order in which they run, but for those that have only defaults."""
+    """Return the roles of a play in the order in which they run, without roles that have only defaults."""
     text = play.text
     own = [named(role["role"], "main", role.get("vars")) for role in text.get("roles", [])]
     own = [role for role in own if (TOP / "roles" / role.partition("/")[0] / "tasks").is_dir()]
@@ -119,7 +119,7 @@ def roles(play: Play) -> list[str]:
 
 
 def hosts(play: Play, inventory: Path, new: str = "") -> set[str]:
-    """The hosts of a play, after a node was found to be new."""
+    """Return the hosts of a play after a node was found to be new."""
     manager = InventoryManager(loader=DataLoader(), sources=[str(inventory)])
     if new:
         join(manager, "busbar_new_nodes", [new])
@@ -130,14 +130,14 @@ def hosts(play: Play, inventory: Path, new: str = "") -> set[str]:
 
 
 def join(manager: InventoryManager, group: str, names: list[str]) -> None:
-    """Do what add_host does."""
+    """Add hosts to a group as add_host does."""
     manager.add_group(group)
     for name in names:
         manager.add_host(name, group)
 
 
 def new_and_servers(manager: InventoryManager) -> list[str]:
-    """The hosts that the playbook puts into the group, by its own words."""
+    """Return the hosts that the playbook adds to the group of new nodes and servers."""
     first = next(play for play in plays("add_nodes") if play.playbook == "add_nodes")
     task = next(task for task in first.text["tasks"] if "new nodes and the servers" in task["name"])
     variables = {**task["vars"], "groups": manager.get_groups_dict(), "hosts_time_servers": TIME_SERVERS}
@@ -145,12 +145,12 @@ def new_and_servers(manager: InventoryManager) -> list[str]:
 
 
 def given(playbook: str, host: str, inventory: Path, new: str = "") -> list[str]:
-    """What a playbook does to a host, in order."""
+    """Return the roles that a playbook runs on a host, in order."""
     return [role for play in plays(playbook) if host in hosts(play, inventory, new) for role in roles(play)]
 
 
 def options(playbook: str) -> dict[str, Any]:
-    """The variables that a playbook gives to what it imports, without those that choose hosts."""
+    """Return the variables that a playbook passes to imported playbooks, without those that select hosts."""
     variables: dict[str, Any] = {}
     for play in plays(playbook):
         variables |= play.variables
@@ -158,14 +158,14 @@ def options(playbook: str) -> dict[str, Any]:
     return {name: value for name, value in variables.items() if name not in chosen}
 
 
-def test_a_new_node_gets_what_a_site_run_gives_it_in_the_same_order(inventory: Path) -> None:
+def test_new_node_gets_the_roles_of_a_site_run_in_the_same_order(inventory: Path) -> None:
     site = given("site", NEW, inventory)
     assert {f"{name}/main" for name in ("users", "nvidia_driver", "pyxis", "node_exporter", "validation")} <= {*site}
     assert given("add_nodes", NEW, inventory, NEW) == site
 
 
 @pytest.mark.parametrize(("tags", "hosts"), [(["all"], "all"), (["validation"], "all"), (["admit"], "all:!all")])
-def test_an_admission_alone_validates_only_new_nodes(tags: list[str], hosts: str) -> None:
+def test_admission_by_tag_validates_only_new_nodes(tags: list[str], hosts: str) -> None:
     *_before, cluster = plays("put_into_service")
     templar = Templar(loader=DataLoader(), variables={**cluster.variables, "ansible_run_tags": tags})
     assert templar.template(cluster.text["hosts"]) == f"slurm_compute:&{hosts}"
@@ -173,7 +173,7 @@ def test_an_admission_alone_validates_only_new_nodes(tags: list[str], hosts: str
 
 @pytest.mark.parametrize("chosen", [("--skip-tags", "validation"), ("--tags", "slurm")])
 def test_the_validation_user_exists_before_slurm_associates_it(inventory: Path, chosen: tuple[str, str]) -> None:
-    """When slurmctld loads an association, it looks up the UID, and it refuses jobs of a user who had none then."""
+    """slurmctld looks up the UID when it loads an association, and rejects jobs of users who had none at that time."""
     playbook = [f"{Path(sys.executable).parent}/ansible-playbook", "-i", str(inventory), str(PLAYBOOKS / "slurm.yml")]
     listed = subprocess.run([*playbook, "--list-tasks", *chosen], capture_output=True, text=True, check=True).stdout
     assert listed.index("user | Read the accounts of this host") < listed.index("Configure accounting")
@@ -184,7 +184,7 @@ def test_the_options_of_a_join_differ_only_as_intended() -> None:
     assert options("add_nodes") == JOIN_ONLY | BOTH | ADMISSION
 
 
-def test_a_site_run_admits_new_nodes_before_it_validates_all() -> None:
+def test_site_run_admits_new_nodes_before_it_validates_all_nodes() -> None:
     *_before, admission, cluster = [play for play in plays("site") if "validation/main" in roles(play)]
     assert "busbar_untested_nodes" in admission.variables["target"]
     assert cluster.variables.keys() == SITE_ONLY.keys() | {"target"}
@@ -203,11 +203,11 @@ def test_a_site_run_admits_new_nodes_before_it_validates_all() -> None:
         ("mon", [*SERVER, "prometheus/targets"]),
     ],
 )
-def test_other_hosts_only_learn_of_the_new_node(inventory: Path, host: str, expected: list[str]) -> None:
+def test_other_hosts_run_only_the_roles_that_a_join_needs(inventory: Path, host: str, expected: list[str]) -> None:
     assert [role for role in given("add_nodes", host, inventory, NEW) if role != SECRETS] == expected
 
 
-def test_a_node_is_complete_before_it_is_named_and_named_before_it_takes_jobs(inventory: Path) -> None:
+def test_node_is_configured_before_slurmctld_lists_it_and_listed_before_slurmd_starts(inventory: Path) -> None:
     order = [
         (role, host)
         for play in plays("add_nodes")
@@ -229,12 +229,12 @@ def test_a_node_is_complete_before_it_is_named_and_named_before_it_takes_jobs(in
     assert places == sorted(places)
 
 
-def test_without_new_nodes_nothing_is_done(inventory: Path) -> None:
+def test_without_new_nodes_only_secrets_are_checked(inventory: Path) -> None:
     for host in sorted({host for group in GROUPS.values() for host in group}):
         assert {*given("add_nodes", host, inventory)} == {SECRETS}
 
 
-def test_ansible_takes_the_playbook_when_there_is_no_group_of_new_nodes(inventory: Path) -> None:
+def test_playbook_is_valid_without_a_group_of_new_nodes(inventory: Path) -> None:
     command = [sys.executable, "-m", "ansible", "playbook", "-i", str(inventory), str(PLAYBOOKS / "add_nodes.yml")]
     done = subprocess.run([*command, "--list-hosts"], check=False, cwd=TOP, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -243,7 +243,7 @@ def test_ansible_takes_the_playbook_when_there_is_no_group_of_new_nodes(inventor
 
 
 @pytest.mark.parametrize("path", sorted(PLAYBOOKS.glob("*.yml")), ids=lambda path: path.stem)
-def test_every_call_of_a_role_names_a_file_that_is_there(path: Path) -> None:
+def test_every_role_call_names_an_existing_file(path: Path) -> None:
     for play in plays(path.stem):
         for role, _, file in (call.split()[0].partition("/") for call in roles(play)):
             assert (TOP / "roles" / role / "tasks" / f"{file}.yml").is_file(), f"{play.playbook}: {role}/{file}"

@@ -1,4 +1,4 @@
-"""The preflight of an inventory with many faults lists all at once, with key, place and remedy; exit code 2."""
+"""The preflight of an inventory with many faults lists all of them with key, location and remedy; exit code 2."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ nfs_client_mounts: [{src: "ctl:/b", path: /b}, {src: "ctl:/a", path: b}]
 
 @pytest.fixture(scope="module")
 def said(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """What the preflight says of these."""
+    """Return the output of the preflight for the wrong variables."""
     folder = tmp_path_factory.mktemp("site")
     (folder / "group_vars").mkdir()
     (folder / "group_vars/all.yml").write_text(VARIABLES)
@@ -76,7 +76,7 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture(scope="module")
 def parts(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The answer of the preflight for wrong groups, hardware, partitions and shared trees."""
+    """Return the output of the preflight for wrong groups, hardware, partitions and shared trees."""
     folder = tmp_path_factory.mktemp("parts")
     (folder / "group_vars").mkdir()
     (folder / "group_vars/all.yml").write_text(PARTS)
@@ -85,7 +85,7 @@ def parts(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def refused(folder: Path, hosts: str = HOSTS, *more: str) -> str:
-    """Return the answer of the preflight for a site with these hosts; more arguments may follow."""
+    """Return the output of the preflight for a site with these hosts; more arguments may follow."""
     (folder / "hosts.yml").write_text(hosts)
     command = ["busbar", "provision", "preflight", "-i", str(folder / "hosts.yml"), *more]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
@@ -93,7 +93,7 @@ def refused(folder: Path, hosts: str = HOSTS, *more: str) -> str:
     return str(done.stdout)
 
 
-def test_the_former_list_of_users_is_refused_with_entries_to_paste(tmp_path: Path) -> None:
+def test_removed_list_of_users_is_refused_with_entries_to_paste(tmp_path: Path) -> None:
     (tmp_path / "group_vars/all").mkdir(parents=True)
     users, slurm = (tmp_path / "group_vars/all" / name for name in ("users.yml", "slurm.yml"))
     users.write_text("users_accounts:\n  - {name: bob, uid: 2002, comment: \"{{ 'Bob' }}\"}\n")
@@ -166,18 +166,18 @@ def test_each_fault_is_listed(said: str, key: str, place: str, words: str) -> No
         ("users_accounts: uid 2001 is declared for both alice and bob", "change one of them"),
     ],
 )
-def test_each_wrong_part_is_listed(parts: str, start: str, remedy: str) -> None:
+def test_each_wrong_entry_is_listed(parts: str, start: str, remedy: str) -> None:
     lines = [line.strip() for line in parts.splitlines()]
     (at,) = (number for number, line in enumerate(lines) if line.startswith(start))
     assert lines[at + 1].startswith("remedy: ")
     assert remedy in lines[at + 1]
 
 
-def test_a_group_of_the_site_is_no_problem(parts: str) -> None:
+def test_custom_group_is_accepted(parts: str) -> None:
     assert "rack1" not in parts
     assert "gpu1: hardware: is in several" not in parts
 
 
-def test_a_site_without_a_controller(tmp_path: Path) -> None:
+def test_site_without_a_controller_is_refused(tmp_path: Path) -> None:
     text = refused(tmp_path, HOSTS.replace("slurm_controller: {hosts: {ctl: {ansible_host: 192.0.2.1}}}", ""))
     assert "slurm_controller: has no host, so the cluster has no controller" in text

@@ -1,4 +1,4 @@
-"""The preflight looks at every secret that a role makes, and asks for as many bytes."""
+"""The preflight checks every secret that a role creates, and expects the same length."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ import yaml
 from busbar.image.rootfs import TAGS
 
 TOP = Path(__file__).resolve().parents[2]
-# Private keys of the authorities of SSH and TLS: texts that are longer than these bytes, made by lookups of their own.
+# Private keys of the SSH and TLS authorities: longer than these bytes, created by lookups of their own.
 AUTHORITIES = {"ssh_ca": 128, "tls_ca": 128}
 LOOKUP = re.compile(r"lookup\('busbar\.cluster\.secret', '([^']+)'(?:, bytes=(\d+))?")
 
 
-def test_all_secrets_are_known() -> None:
+def test_all_secrets_are_declared() -> None:
     files = [*TOP.glob("roles/*/defaults/main.yml"), *TOP.glob("roles/*/vars/*.yml")]
     used = {name: int(size or 32) for path in files for name, size in LOOKUP.findall(path.read_text())}
     declared = yaml.safe_load((TOP / "roles/preflight/vars/main.yml").read_text())["__preflight_secrets"]
     assert declared == used | AUTHORITIES
 
 
-def test_each_secret_is_known_by_what_the_roles_write() -> None:
-    """The file by which a host that has the secret is known, and the option, stand in a role."""
+def test_each_secret_is_recognized_by_a_file_and_an_option_of_a_role() -> None:
+    """A role contains the file that shows that a host has the secret, and the option."""
     variables = yaml.safe_load((TOP / "roles/preflight/vars/main.yml").read_text())
     known = variables["__preflight_secrets_known"]
     declared = yaml.safe_load((TOP / "roles/preflight/vars/main.yml").read_text())["__preflight_secrets"]
@@ -38,8 +38,8 @@ def test_each_secret_is_known_by_what_the_roles_write() -> None:
         assert name in AUTHORITIES or re.search(rf"^{each['option']}: .*'{name}'", options, re.MULTILINE), name
 
 
-def test_an_image_is_built_without_the_tasks_that_take_a_secret() -> None:
-    """It runs in a chroot, where no host can be asked."""
+def test_image_build_skips_tasks_that_need_a_secret() -> None:
+    """An image is built in a chroot, where the hosts cannot be queried."""
     tags = set(TAGS.split(","))
     assert {tag for tag in tags if not tag.endswith("_install")} == {"image", "node_pull"}
     for role in ("hosts", "slurm"):
@@ -51,8 +51,8 @@ def test_an_image_is_built_without_the_tasks_that_take_a_secret() -> None:
 @pytest.mark.parametrize(
     "path", sorted({*TOP.glob("playbooks/*.yml")} - {TOP / "playbooks/image.yml"}), ids=lambda path: path.stem
 )
-def test_no_playbook_makes_a_secret_before_the_hosts_were_asked(path: Path) -> None:
-    """Roles that take a secret come after playbooks/steps/secrets.yml."""
+def test_no_playbook_creates_a_secret_before_the_hosts_were_queried(path: Path) -> None:
+    """Roles that need a secret run after playbooks/steps/secrets.yml."""
     text = path.read_text()
     users = [f"busbar.cluster.{name}" for name in ("ssh", "mariadb", "node_exporter", "grafana", "tls")]
     users.append("tasks_from: munge")

@@ -1,4 +1,4 @@
-"""What scripts/build makes: a collection and a wheel that need no checkout."""
+"""Tests of scripts/build: a collection and a wheel that need no checkout."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.slow
 TOP = Path(__file__).resolve().parents[2]
 SITE_PACKAGES = Path(yaml.__file__).parents[1]
 OWN = "ansible_collections/busbar/cluster/"
-# What a site declares is not the collection's, nor is what proves or develops it.
+# Not part of the collection: the files of a site, and tests and tools of development.
 FOREIGN = {"tests", "inventory", "group_vars", "secrets", "reports", "molecule", "scripts", ".venv", ".git", ".cache"}
 INVENTORY = """\
 all:
@@ -41,14 +41,14 @@ all:
 
 
 class Built(NamedTuple):
-    """The two files."""
+    """The collection and the wheel."""
 
     collection: Path
     wheel: Path
 
 
 class Release(NamedTuple):
-    """Two releases of the same commit, and the public key of the releaser in the form that users save."""
+    """Two releases of the same commit, and the releaser's public key in the format that users save."""
 
     first: Path
     second: Path
@@ -57,7 +57,7 @@ class Release(NamedTuple):
 
 @pytest.fixture(scope="module")
 def release(tmp_path_factory: pytest.TempPathFactory) -> Release:
-    """Two clones with another umask, time zone and temporary folder each, built one after the other."""
+    """Build the release in two clones, one after the other, each with another umask, time zone and temporary folder."""
     folder = tmp_path_factory.mktemp("release")
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "", "-f", folder / "key"], check=True)
     (folder / "signers").write_text(f"release@busbar {(folder / 'key.pub').read_text()}")
@@ -97,7 +97,7 @@ def files(built: Built) -> set[str]:
 
 
 def tracked() -> set[str]:
-    """The files of the collection in this checkout, by their paths in it; what lies there is what a build takes."""
+    """Return the files of the collection in this checkout by their paths in it, as a build collects them."""
     collection = TOP / ".collections" / OWN
     linked = [path for path in collection.iterdir() if path.is_symlink()]
     names = [str(path.resolve().relative_to(TOP)) for path in linked]
@@ -107,7 +107,7 @@ def tracked() -> set[str]:
     return {name for name in listed if name and (TOP / name).exists()} | own
 
 
-def test_the_collection_holds_all_of_itself_and_nothing_else(built: Built) -> None:
+def test_collection_contains_its_files_and_no_others(built: Built) -> None:
     exceptions = {f"tests/sanity/ignore-{release}.txt" for release in ("2.19", "2.20", "2.21")}
     assert files(built) == tracked() | {"MANIFEST.json", "FILES.json"} | exceptions
     assert not {each.split("/", 1)[0] for each in files(built) - exceptions} & FOREIGN
@@ -116,7 +116,7 @@ def test_the_collection_holds_all_of_itself_and_nothing_else(built: Built) -> No
 
 
 def collection_info(collection: Path) -> dict[str, Any]:
-    """What the manifest of a built collection says of it."""
+    """Return the collection_info of a built collection's manifest."""
     with tarfile.open(collection) as archive:
         manifest = archive.extractfile("MANIFEST.json")
         assert manifest is not None
@@ -124,10 +124,10 @@ def collection_info(collection: Path) -> dict[str, Any]:
         return info
 
 
-def test_the_collection_has_what_ansible_galaxy_requires(tmp_path: Path) -> None:
-    """As galaxy_importer/schema.py of galaxy-importer 0.4.44 checks it; the address is an option of scripts/build."""
+def test_collection_meets_the_rules_of_ansible_galaxy(tmp_path: Path) -> None:
+    """The rules are those of galaxy_importer/schema.py (0.4.44); scripts/build has an option for the address."""
     address = "https://git.example.org/busbar"
-    # A relative folder is one of the caller's.
+    # A relative folder is relative to the working directory of the caller.
     subprocess.run([TOP / "scripts/build", "--repository", address, "."], check=True, capture_output=True, cwd=tmp_path)
     (built,) = tmp_path.glob("busbar-cluster-*.tar.gz")
     said = collection_info(built)
@@ -139,7 +139,7 @@ def test_the_collection_has_what_ansible_galaxy_requires(tmp_path: Path) -> None
     assert set(said["tags"]) & {"application", "cloud", "infrastructure", "linux", "monitoring", "storage", "tools"}
 
 
-def test_what_the_collection_says_of_itself_is_true(built: Built) -> None:
+def test_metadata_of_the_collection_is_correct(built: Built) -> None:
     said = collection_info(built.collection)
     project = tomllib.loads((TOP / "pyproject.toml").read_text())["project"]
     assert said["version"] == project["version"]
@@ -150,8 +150,8 @@ def test_what_the_collection_says_of_itself_is_true(built: Built) -> None:
     )
 
 
-def test_what_the_plugins_import_is_asked_for() -> None:
-    """By the collection alone, for an execution environment, and by the wheel."""
+def test_imports_of_plugins_are_required_packages() -> None:
+    """The collection requires them for an execution environment, and the wheel does too."""
     asked = {line for line in (TOP / ".collections" / OWN / "requirements.txt").read_text().split("\n") if line}
     asked = {line for line in asked if not line.startswith("#")}
     project = tomllib.loads((TOP / "pyproject.toml").read_text())["project"]
@@ -166,7 +166,7 @@ def test_what_the_plugins_import_is_asked_for() -> None:
     assert known - of_ansible - older_than_ansible == {re.split(r"[<>=]", line)[0] for line in asked}
 
 
-def test_the_wheel_holds_the_collection_and_the_command(built: Built) -> None:
+def test_wheel_contains_the_collection_and_the_command(built: Built) -> None:
     with zipfile.ZipFile(built.wheel) as archive:
         names = set(archive.namelist())
     own = {name.removeprefix(OWN) for name in names if name.startswith(OWN)}
@@ -177,8 +177,8 @@ def test_the_wheel_holds_the_collection_and_the_command(built: Built) -> None:
     assert {name for name in names if name.startswith("busbar/")} == command
 
 
-def test_it_is_installed_offline_and_refuses_a_foreign_inventory_by_name(built: Built, tmp_path: Path) -> None:
-    """No variable of the checkout's inventory is there: what the site leaves out has its default in the collection."""
+def test_collection_installs_offline_and_reports_errors_of_a_foreign_inventory(built: Built, tmp_path: Path) -> None:
+    """Variables of the checkout's inventory are absent; the collection has a default for each option."""
     programs = Path(sys.executable).parent
     install = [str(programs / "ansible-galaxy"), "collection", "install", str(built.collection)]
     subprocess.run(
@@ -205,7 +205,7 @@ def test_it_is_installed_offline_and_refuses_a_foreign_inventory_by_name(built: 
 
 
 def distributions_of(wanted: list[str], found: set[str]) -> set[str]:
-    """The distributions that requirements bring on this Python, with all that they need themselves."""
+    """Return the distributions that requirements install on this Python, with their dependencies."""
     for requirement in map(Requirement, wanted):
         applies = requirement.marker is None or requirement.marker.evaluate({"extra": ""})
         if applies and requirement.name not in found:
@@ -216,7 +216,7 @@ def distributions_of(wanted: list[str], found: set[str]) -> set[str]:
 
 @pytest.fixture(scope="module")
 def plain(built: Built, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The Python of an environment with the wheel and with what `pip install busbar` brings, which is no Ansible."""
+    """Return the Python of an environment with the wheel and the dependencies of `pip install busbar` (no Ansible)."""
     folder = tmp_path_factory.mktemp("plain")
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
     (packages,) = folder.glob("lib/python*/site-packages")
@@ -269,7 +269,7 @@ def test_the_wheel_needs_no_ansible(plain: Path, tmp_path: Path) -> None:
         "image bundle published",
     ],
 )
-def test_a_command_that_needs_ansible_says_so(words: str, plain: Path, tmp_path: Path) -> None:
+def test_command_that_needs_ansible_reports_it(words: str, plain: Path, tmp_path: Path) -> None:
     done = ran(plain, *words.split(), cwd=tmp_path)
     assert done.returncode == 2
     (line,) = done.stderr.splitlines()
@@ -279,7 +279,7 @@ def test_a_command_that_needs_ansible_says_so(words: str, plain: Path, tmp_path:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_report_is_signed_with_a_key_of_the_user_where_no_site_has_one(plain: Path, tmp_path: Path) -> None:
+def test_report_is_signed_with_the_users_key_without_a_site(plain: Path, tmp_path: Path) -> None:
     (tmp_path / "inventory").mkdir()
     (tmp_path / "one").mkdir()
     tests = [test | {"output": None} for test in small()["tests"]]
@@ -291,7 +291,7 @@ def test_a_report_is_signed_with_a_key_of_the_user_where_no_site_has_one(plain: 
 
 
 def verified(folder: Path, signers: Path) -> bool:
-    """Verify downloaded files with the commands of docs/first-site.md."""
+    """Return whether downloaded files pass the commands of docs/first-site.md."""
     page = (TOP / "docs/first-site.md").read_text()
     (command,) = re.findall(r"^\$ (ssh-keygen -Y verify .*) &&\n *(sha256sum .*)$", page, re.MULTILINE)
     shell = " && ".join(command).replace("busbar-signers", str(signers))
@@ -307,7 +307,7 @@ def test_two_builds_of_a_commit_are_identical(release: Release) -> None:
     assert names == artifacts | {f"busbar-cluster-{version}.tar.gz", "SHA256SUMS", "SHA256SUMS.sig"}
 
 
-def test_the_bill_of_materials_lists_the_locked_packages(release: Release) -> None:
+def test_sbom_lists_the_locked_packages(release: Release) -> None:
     (path,) = release.first.glob("*.cdx.json")
     bill = json.loads(path.read_text())
     assert (bill["bomFormat"], bill["metadata"]["component"]["name"]) == ("CycloneDX", "busbar")
@@ -315,7 +315,7 @@ def test_the_bill_of_materials_lists_the_locked_packages(release: Release) -> No
     assert locked <= {f"{each['name']}=={each['version']}" for each in bill["components"]}
 
 
-def test_users_detect_a_changed_artifact_and_another_key(release: Release, tmp_path: Path) -> None:
+def test_verification_detects_a_changed_artifact_and_another_key(release: Release, tmp_path: Path) -> None:
     assert verified(release.first, release.signers)
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", tmp_path / "other"], check=True)
     (tmp_path / "signers").write_text(f"release@busbar {(tmp_path / 'other.pub').read_text()}")

@@ -1,4 +1,4 @@
-"""The packages that scripts/setup installs: all of them pinned, by hashes, and those that pyproject.toml asks for."""
+"""The packages that scripts/setup installs are pinned with hashes and satisfy pyproject.toml."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PYTHONS = ("3.11", "3.12", "3.13")
 
 
 def locked(name: str) -> dict[str, list[tuple[Requirement, int]]]:
-    """The requirements of a file by package, each with the number of its hashes."""
+    """Return the requirements of a file by package, each with the number of its hashes."""
     found: dict[str, list[tuple[Requirement, int]]] = {}
     text = (TOP / name).read_text(encoding="utf-8").replace("\\\n", " ")
     for line in text.splitlines():
@@ -29,7 +29,7 @@ def locked(name: str) -> dict[str, list[tuple[Requirement, int]]]:
 
 
 def version(name: str, package: str, python: str) -> str:
-    """The version of a package that a Python gets; '' for none."""
+    """Return the version of a package for a version of Python, '' if it is not installed there."""
     where = {"python_version": python, "python_full_version": f"{python}.1", "sys_platform": "linux"}
     fitting = [
         requirement
@@ -41,7 +41,7 @@ def version(name: str, package: str, python: str) -> str:
 
 
 def wanted(name: str) -> list[str]:
-    """What pyproject.toml asks for."""
+    """Return the requirements of pyproject.toml."""
     project = tomllib.loads((TOP / "pyproject.toml").read_text(encoding="utf-8"))
     extras = project["project"]["optional-dependencies"]
     extra = [*extras["ansible"], *(each for key in ("docs", "test") if "test" in name for each in extras[key])]
@@ -50,7 +50,7 @@ def wanted(name: str) -> list[str]:
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_every_package_is_one_version_of_known_content_from_nowhere_in_particular(name: str) -> None:
+def test_every_package_is_pinned_with_hashes_and_without_an_index(name: str) -> None:
     found = [each for several in locked(name).values() for each in several]
     assert len(found) > 20
     for requirement, hashes in found:
@@ -64,7 +64,7 @@ def test_every_package_is_one_version_of_known_content_from_nowhere_in_particula
 
 @pytest.mark.parametrize("python", PYTHONS)
 @pytest.mark.parametrize("name", FILES)
-def test_they_are_what_the_project_asks_for(name: str, python: str) -> None:
+def test_locked_versions_satisfy_the_project(name: str, python: str) -> None:
     for line in wanted(name):
         requirement = Requirement(line)
         if requirement.marker is not None and not requirement.marker.evaluate({"python_version": python}):
@@ -76,14 +76,14 @@ def test_they_are_what_the_project_asks_for(name: str, python: str) -> None:
 
 
 @pytest.mark.parametrize("python", PYTHONS)
-def test_the_tests_run_with_the_versions_that_users_have(python: str) -> None:
+def test_tests_run_with_the_versions_of_users(python: str) -> None:
     for package in locked("requirements.txt"):
         theirs = version("requirements.txt", package, python)
-        # Some packages are there for older Pythons only, and on a newer one for the tests alone.
+        # Some packages are needed only by older Pythons, and by newer ones only for the tests.
         assert not theirs or version("requirements-test.txt", package, python) == theirs
 
 
-def test_setup_installs_nothing_that_has_no_hash() -> None:
+def test_setup_installs_only_packages_with_hashes() -> None:
     lines = [line for line in (TOP / "scripts/setup").read_text().splitlines() if re.search(r"pip[^ ]* install", line)]
     assert len(lines) == 2
     assert "--require-hashes" in lines[0]

@@ -1,4 +1,4 @@
-"""What every role owes its user: options declared once, documented once."""
+"""Rules for roles: each option is declared once and documented once."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ ROLES = sorted(path.name for path in (TOP / "roles").iterdir() if path.is_dir())
 
 
 @lru_cache
-def load(path: Path) -> Any:  # noqa: ANN401 - YAML is what it is
+def load(path: Path) -> Any:  # noqa: ANN401 - YAML has no fixed type
     return yaml.safe_load(path.read_text(encoding="utf-8"))
 
 
 def options(role: str) -> dict[str, Any]:
     specs = load(TOP / "roles" / role / "meta" / "argument_specs.yml")["argument_specs"]
-    # The role site has no task that could validate its options.
+    # The role site has no tasks that could validate its options.
     return dict(specs["defaults" if role == "site" else "main"]["options"])
 
 
 @pytest.mark.parametrize("role", ROLES)
-def test_defaults_are_those_of_the_specification(role: str) -> None:
+def test_defaults_match_the_argument_specification(role: str) -> None:
     documented = {name: option["default"] for name, option in options(role).items() if "default" in option}
     assert documented == (load(TOP / "roles" / role / "defaults" / "main.yml") or {})
 
 
 @pytest.mark.parametrize("role", ROLES)
-def test_every_option_is_described_and_carries_the_roles_name(role: str) -> None:
+def test_every_option_has_a_description_and_the_prefix_of_its_role(role: str) -> None:
     for name, option in options(role).items():
         assert option.get("description"), f"{role}: {name} has no description"
         assert option.get("type"), f"{role}: {name} has no type"
@@ -41,7 +41,7 @@ def test_every_option_is_described_and_carries_the_roles_name(role: str) -> None
 
 @pytest.mark.parametrize("role", sorted({*ROLES} - {"site"}))
 def test_every_role_has_the_defaults_of_the_site(role: str) -> None:
-    """So a role serves in any play; and one that set them itself would hide what it shares with the others."""
+    """A role works in any play; a role that sets these itself would override the shared values."""
     assert {"role": "busbar.cluster.site"} in load(TOP / "roles" / role / "meta" / "main.yml")["dependencies"]
     assert not {*options("site")} & {*options(role)}
 
@@ -52,7 +52,7 @@ def test_every_role_has_the_defaults_of_the_site(role: str) -> None:
     ids=lambda path: str(path.relative_to(TOP / "playbooks").with_suffix("")),
 )
 def test_every_play_has_the_defaults_of_the_site(playbook: Path) -> None:
-    """An expression of a play reads them, and without them the hosts' keys are not trusted."""
+    """Expressions of plays read them, and without them the host keys are not trusted."""
     for play in load(playbook):
         if "hosts" not in play:
             continue
@@ -60,8 +60,8 @@ def test_every_play_has_the_defaults_of_the_site(playbook: Path) -> None:
         assert play.get("roles") or imported, play["name"]
 
 
-def test_prometheus_looks_where_the_exporters_listen_by_default() -> None:
-    """What a host does not set is no variable of other hosts, so both roles have the number."""
+def test_prometheus_and_exporters_have_the_same_default_ports() -> None:
+    """A role's default is no hostvar of other hosts, so both roles declare the port."""
     for job in options("site")["monitoring_jobs"]["default"].values():
         role = job["exporter"] if job["exporter"] in ROLES else job["exporter"].partition("_")[0]
         if role in ROLES:
@@ -72,8 +72,8 @@ def test_prometheus_looks_where_the_exporters_listen_by_default() -> None:
 
 
 @pytest.mark.parametrize("role", ROLES)
-def test_what_a_host_says_names_no_path_on_the_provisioning_host(role: str) -> None:
-    """A fact such as os_family is the host's own word: it may choose among the files of vars/, and no others."""
+def test_facts_cannot_select_paths_on_the_provisioning_host(role: str) -> None:
+    """The host controls facts such as os_family: they may select a file of vars/ and no other file."""
     for path in (TOP / "roles" / role / "tasks").glob("*.yml"):
         text = path.read_text(encoding="utf-8")
         chosen = re.findall(r"\{\{([^}]*)\}\}\.yml", text)
@@ -83,8 +83,8 @@ def test_what_a_host_says_names_no_path_on_the_provisioning_host(role: str) -> N
 
 
 @pytest.mark.parametrize("role", ROLES)
-def test_a_role_reads_no_file_of_another_by_its_path(role: str) -> None:
-    """What two roles share is a task of the one whose file it is, or a plugin's."""
+def test_role_reads_no_file_of_another_role_by_path(role: str) -> None:
+    """A shared file is used through a task of the role that owns it, or through a plugin."""
     for path in (TOP / "roles" / role).rglob("*"):
         if path.is_file() and path.suffix in {".yml", ".j2"}:
             assert not re.search(r"(role_path|playbook_dir)[^\n]*\.\./", path.read_text(encoding="utf-8")), path

@@ -1,4 +1,4 @@
-"""Which test files prove which roles, and which of them a change touches."""
+"""Selection of test files: which roles each file tests, and which files a change selects."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def is_core(mark: ast.expr) -> bool:
 
 
 def has_core(path: Path) -> bool:
-    """Whether a file has a test of the short run, at least of its scenario."""
+    """Return whether a file has a test of the short run, at least in its scenario."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     functions = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
     return any(map(is_core, SELECTION["marks"](tree))) or any(
@@ -30,18 +30,18 @@ def has_core(path: Path) -> bool:
 
 
 @pytest.mark.parametrize("role", SELECTION["roles"]())
-def test_every_role_has_a_proof_and_a_core_test(role: str) -> None:
+def test_every_role_has_a_test_file_and_a_core_test(role: str) -> None:
     proving = [path for path, roles in PROOFS.items() if role in roles]
     assert proving, f'no file of tests/sandbox or tests/vm says pytest.mark.proves("{role}")'
     assert any(map(has_core, proving)), f"no test of {role} is marked core or scenario"
 
 
-def test_every_mark_names_a_role_that_is_there() -> None:
+def test_every_mark_names_an_existing_role() -> None:
     strange = {path.name: names for path, roles in PROOFS.items() if (names := set(roles) - set(SELECTION["roles"]()))}
     assert strange == {}
 
 
-def test_all_files_come_in_one_part_or_another() -> None:
+def test_each_file_is_in_exactly_one_part() -> None:
     every = SELECTION["files"]([])
     parts = [SELECTION["part"](every, f"{number}/3") for number in (1, 2, 3)]
     assert sorted(path for part in parts for path in part) == sorted(every) == sorted(PROOFS)
@@ -50,7 +50,7 @@ def test_all_files_come_in_one_part_or_another() -> None:
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
-    """A checkout with two roles, their tests and their plugins."""
+    """Return a checkout with two roles, their tests and their plugins."""
     files = {
         "roles/one/tasks/main.yml": "- busbar.cluster.first:\n",
         "roles/one/files/p.py": "from ansible_collections.busbar.cluster.plugins.module_utils.near.deep import y\n",
@@ -89,7 +89,7 @@ def tree(tmp_path: Path) -> Path:
         ("README.md", []),
     ],
 )
-def test_a_change_touches_what_proves_it(tree: Path, touched: str, tests: list[str]) -> None:
+def test_change_selects_the_tests_of_the_changed_files(tree: Path, touched: str, tests: list[str]) -> None:
     path = tree / touched
     path.parent.mkdir(exist_ok=True)
     path.write_text((path.read_text() if path.exists() else "") + "# changed\n")

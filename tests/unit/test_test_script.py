@@ -1,6 +1,6 @@
-"""The order of things in scripts/test: what runs, what makes it fail, and what it leaves.
+"""Tests of scripts/test: which steps run in which order, which failures count, and what is removed.
 
-Pytest, busbar and the linters are stand-ins that write down how they were called; the script is the real one.
+Pytest, busbar and the linters are stand-ins that log their calls; the script is the real one.
 """
 
 from __future__ import annotations
@@ -41,16 +41,16 @@ case "{name}: $*" in
 "machines: down --name "*) rm -r .sandbox/"$3" ;;
 esac
 """
-# What python runs besides pytest is the real selection of files.
+# The stand-in of python runs the real selection of files.
 REAL = 'case "$1" in *selection.py) exec {python} "$@" ;; esac'
 NAME, OTHER = "test-mine", "test-mine-else"
 
 
 class Script:
-    """A checkout with nothing in it but the script, the test files and stand-ins for what it calls."""
+    """A checkout with only the script, the test files and stand-ins for the programs that the script calls."""
 
     def __init__(self, top: Path) -> None:
-        """Make the checkout."""
+        """Create the checkout."""
         self.top, self.log = top, top / "log"
         for folder in ("scripts", ".venv/bin", ".sandbox"):
             (top / folder).mkdir(parents=True)
@@ -77,7 +77,7 @@ class Script:
         stand_in: str = STAND_IN,
         **env: str,
     ) -> subprocess.Popen[str]:
-        """Start the script; `fail` and `slow` are shell patterns of the call that is to fail, or not to end."""
+        """Start the script; `fail` and `slow` are shell patterns of a call that fails or does not end."""
         self.log.unlink(missing_ok=True)
         for name, place in {
             "python": ".venv/bin",
@@ -102,26 +102,26 @@ class Script:
 
     @property
     def calls(self) -> list[str]:
-        """What was called, in order."""
+        """Return all calls in order."""
         return self.log.read_text(encoding="utf-8").splitlines()
 
     def pytests(self, folder: str) -> list[str]:
-        """The calls of pytest for a folder."""
+        """Return the calls of pytest for a folder."""
         return [call for call in self.calls if "pytest" in call and folder in call]
 
     @property
     def scenarios(self) -> list[str]:
-        """The scenarios of Molecule that ran."""
+        """Return the Molecule scenarios that ran."""
         return [call.removeprefix("molecule: test -s ") for call in self.calls if call.startswith("molecule: test ")]
 
     @property
     def standing(self) -> list[str]:
-        """The sandboxes and machines that stand."""
+        """Return the existing sandboxes and machines."""
         return sorted(path.name for path in (self.top / ".sandbox").iterdir())
 
 
 def until(true: Callable[[], bool]) -> None:
-    """Wait for something that happens at once, on a machine that may be busy."""
+    """Wait up to 60 s until the condition is true; the machine may be busy."""
     end = time.monotonic() + 60
     while not true():
         assert time.monotonic() < end
@@ -133,7 +133,7 @@ def script(tmp_path: Path) -> Script:
     return Script(tmp_path / "checkout")
 
 
-def test_a_script_that_may_not_change_its_priority_runs_all_tests(script: Script) -> None:
+def test_script_without_permission_to_change_its_priority_runs_all_tests(script: Script) -> None:
     script.write(".venv/bin/renice", "#!/bin/sh\necho Permission denied >&2; exit 1\n")
     done = script.run(BUSBAR_TEST_SCENARIO="slurm")
     assert (done.returncode, done.stderr) == (0, "")
@@ -141,7 +141,7 @@ def test_a_script_that_may_not_change_its_priority_runs_all_tests(script: Script
     assert script.scenarios == ["slurm"]
 
 
-def test_the_short_run_has_all_kinds_of_tests_and_leaves_nothing(script: Script) -> None:
+def test_short_run_has_all_kinds_of_tests_and_removes_its_machines(script: Script) -> None:
     done = script.run(BUSBAR_TEST_SCENARIO="slurm")
     assert done.returncode == 0, done.stdout + done.stderr
     assert script.calls[0] == "setup: --sandbox --vm --test"
@@ -155,7 +155,7 @@ def test_the_short_run_has_all_kinds_of_tests_and_leaves_nothing(script: Script)
     assert script.standing == []
 
 
-def test_the_short_run_has_a_part_of_the_slow_unit_tests_and_the_whole_has_all(script: Script) -> None:
+def test_short_run_has_a_part_of_the_slow_unit_tests_and_full_run_has_all(script: Script) -> None:
     shown = STAND_IN.replace('{name}: $*" >>', '{name}: $* $BUSBAR_TEST_SLOW" >>')
     for mode, expected in (("core", "[1-7]/7"), ("full", "")):
         assert script.run(mode, stand_in=shown).returncode == 0
@@ -182,7 +182,7 @@ def test_each_slow_file_is_in_one_part(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("slow", ["*pytest*tests/unit*", "*pytest*tests/sandbox*"])
-def test_with_few_cores_the_scenario_follows_the_tests_that_end_first(script: Script, slow: str) -> None:
+def test_with_few_cores_the_scenario_starts_when_the_first_tests_end(script: Script, slow: str) -> None:
     child = script.start(slow=slow, BUSBAR_TEST_SCENARIO="slurm")
     note = script.log.with_name("log.slow")
     try:
@@ -195,7 +195,7 @@ def test_with_few_cores_the_scenario_follows_the_tests_that_end_first(script: Sc
     assert script.scenarios == ["slurm"]
 
 
-def test_the_whole_has_what_judges_a_time_alone_at_the_end(script: Script) -> None:
+def test_full_run_runs_rate_tests_alone_at_the_end(script: Script) -> None:
     done = script.run("full")
     assert done.returncode == 0, done.stdout + done.stderr
     first, last = script.pytests("tests/sandbox")
@@ -208,7 +208,7 @@ def test_the_whole_has_what_judges_a_time_alone_at_the_end(script: Script) -> No
     assert script.standing == []
 
 
-def test_three_parts_are_the_whole_and_the_first_has_the_unit_tests(script: Script) -> None:
+def test_three_parts_are_the_full_run_and_the_first_has_the_unit_tests(script: Script) -> None:
     seen: list[str] = []
     for number in (1, 2, 3):
         done = script.run("full", "--part", f"{number}/3")
@@ -222,7 +222,7 @@ def test_three_parts_are_the_whole_and_the_first_has_the_unit_tests(script: Scri
     )
 
 
-def test_a_role_has_its_own_tests_alone(script: Script) -> None:
+def test_role_runs_only_its_own_tests(script: Script) -> None:
     done = script.run("role", "fail2ban")
     assert done.returncode == 0, done.stdout + done.stderr
     assert all(call.endswith(" tests/sandbox/test_fail2ban.py") for call in script.pytests("tests/"))
@@ -230,7 +230,7 @@ def test_a_role_has_its_own_tests_alone(script: Script) -> None:
     assert script.standing == []
 
 
-def test_what_stands_is_used_and_left(script: Script) -> None:
+def test_existing_sandbox_is_used_and_kept(script: Script) -> None:
     for name in (NAME, OTHER):
         (script.top / ".sandbox" / name).mkdir()
     done = script.run("role", "mariadb", BUSBAR_TEST_SANDBOX=NAME)
@@ -240,7 +240,7 @@ def test_what_stands_is_used_and_left(script: Script) -> None:
 
 
 @pytest.mark.parametrize("mode", ["core", "full"])
-def test_a_sandbox_with_a_chosen_name_is_never_removed(script: Script, mode: str) -> None:
+def test_sandbox_with_a_chosen_name_is_never_removed(script: Script, mode: str) -> None:
     (script.top / ".sandbox" / NAME).mkdir()
     done = script.run(mode, BUSBAR_TEST_SANDBOX=NAME)
     assert done.returncode == 2
@@ -259,7 +259,9 @@ def test_a_sandbox_with_a_chosen_name_is_never_removed(script: Script, mode: str
         ("full", {"*pytest*not rate*tests/vm*": "tests on virtual machines", "*-s base": "molecule scenario base"}),
     ],
 )
-def test_what_fails_is_named_at_the_end_and_the_rest_runs(script: Script, mode: str, failures: dict[str, str]) -> None:
+def test_failures_are_listed_at_the_end_and_other_steps_run(
+    script: Script, mode: str, failures: dict[str, str]
+) -> None:
     done = script.run(mode, fail="|".join(key.replace(" ", "?") for key in failures), BUSBAR_TEST_SCENARIO="base")
     assert done.returncode == 1
     assert sorted(done.stderr.splitlines()) == sorted(f"failed: {each}" for each in failures.values())
@@ -273,7 +275,7 @@ def test_what_fails_is_named_at_the_end_and_the_rest_runs(script: Script, mode: 
 
 
 @pytest.mark.parametrize("scenario", ["slurm", "storage"])
-def test_files_of_the_scenario_run_in_it_alone(script: Script, scenario: str) -> None:
+def test_files_of_the_scenario_run_only_in_it(script: Script, scenario: str) -> None:
     assert script.run(BUSBAR_TEST_SCENARIO=scenario).returncode == 0
     own = re.findall(r"tests/\w+/test_\w+\.py", (TOP / "molecule" / scenario / "molecule.yml").read_text())
     called = " ".join(script.pytests("tests/sandbox") + script.pytests("tests/vm")).split()
@@ -282,7 +284,7 @@ def test_files_of_the_scenario_run_in_it_alone(script: Script, scenario: str) ->
     assert "tests/sandbox/test_users.py" in called
 
 
-def test_a_scenario_that_is_unknown_is_refused_before_anything_runs(script: Script) -> None:
+def test_unknown_scenario_is_refused_before_anything_runs(script: Script) -> None:
     done = script.run(BUSBAR_TEST_SCENARIO="slrum")
     assert done.returncode == 2
     assert "BUSBAR_TEST_SCENARIO: no scenario slrum; choose one of base containers" in done.stderr
@@ -297,7 +299,7 @@ def test_an_unknown_distribution_is_refused_before_anything_runs(script: Script,
     assert not script.log.exists()
 
 
-def test_another_distribution_leaves_out_the_virtual_machines_which_have_debian_12(script: Script) -> None:
+def test_other_distributions_skip_the_virtual_machines_of_debian_12(script: Script) -> None:
     for distribution, has_them in (("rocky9", False), ("debian12", True)):
         assert script.run("full", BUSBAR_DISTRIBUTION=distribution).returncode == 0
         assert bool(script.pytests("tests/vm")) is has_them
@@ -306,7 +308,7 @@ def test_another_distribution_leaves_out_the_virtual_machines_which_have_debian_
     assert (refused.returncode, "no scenario storage" in refused.stderr) == (2, True)
 
 
-def test_the_machines_of_a_scenario_go_with_the_script(script: Script) -> None:
+def test_machines_of_a_scenario_are_removed_when_the_script_is_stopped(script: Script) -> None:
     child = script.start(slow="molecule:?test*", BUSBAR_TEST_SCENARIO="slurm")
     until(lambda: Path(f"{script.log}.slow").exists())
     child.terminate()
@@ -315,7 +317,7 @@ def test_the_machines_of_a_scenario_go_with_the_script(script: Script) -> None:
 
 
 @pytest.mark.parametrize("mode", ["fast", "core"])
-def test_what_runs_beside_ends_with_the_script(script: Script, mode: str) -> None:
+def test_background_processes_end_with_the_script(script: Script, mode: str) -> None:
     child = script.start(mode, slow="*tests/unit")
     note = script.log.with_name("log.slow")
     until(lambda: note.exists() and bool(note.read_text(encoding="utf-8").strip()))
@@ -328,7 +330,7 @@ def test_what_runs_beside_ends_with_the_script(script: Script, mode: str) -> Non
 @pytest.mark.parametrize(
     ("words", "said"), [(["role", "slrum"], "did you mean slurm?"), (["full", "--part", "3/2"], "K/N")]
 )
-def test_a_wrong_word_ends_it_before_anything_is_made(script: Script, words: list[str], said: str) -> None:
+def test_wrong_argument_is_refused_before_anything_is_created(script: Script, words: list[str], said: str) -> None:
     done = script.run(*words)
     assert done.returncode == 2
     assert said in done.stderr

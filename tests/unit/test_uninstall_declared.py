@@ -1,4 +1,4 @@
-"""The vars of uninstall.yml name all paths, units and accounts that builtin modules make on hosts."""
+"""The vars of uninstall.yml name all paths, units and accounts that builtin modules create on hosts."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ WRITERS = {
     "ansible.builtin.unarchive": "dest",
     "ansible.builtin.user": "name",
 }
-# Never touched.
+# The uninstallation never removes these.
 DATA = " ".join(map(str, (*DECLARED["__uninstall_served"], *DECLARED["__uninstall_of_users"])))
-# Below these the uninstallation takes away or leaves everything, whoever wrote it.
+# The uninstallation removes or keeps these trees as a whole, whichever role wrote the files.
 BELOW = (
     *("/var/lib/busbar/", "/var/cache/busbar/", "/scratch", "{{ miniforge_path }}/", "{{ slurm_state_directory }}"),
     *("{{ __jupyterhub_environment }}", "{{ __jupyterhub_folder.path }}"),
 )
-# Names that differ from turn to turn of a loop, or that the host chooses.
+# Names that depend on a loop item or on the host.
 BY_LOOP = {
     ("journal_remote", "services.yml"): "systemd-journal-upload, systemd-journal-remote",
     ("hosts", "processes.yml"): "the group busbar-proc, with which the membership of polkitd goes",
@@ -69,7 +69,7 @@ def tasks(listed: object) -> Iterator[dict[str, Any]]:
 
 
 def resolved(text: str, values: dict[str, Any]) -> str:
-    """Return a text with the variables whose values are texts or numbers filled in; others stay."""
+    """Return a text with text and number variables filled in; others stay."""
 
     def value(match: re.Match[str]) -> str:
         found = values.get(match[1], "")
@@ -83,7 +83,7 @@ def resolved(text: str, values: dict[str, Any]) -> str:
 
 
 def written() -> Iterator[tuple[str, str, str, str]]:
-    """Yield role, file, module and name of all that builtin modules make on hosts."""
+    """Yield role, file, module and name of everything that builtin modules create on hosts."""
     for folder in sorted((TOP / "roles").iterdir()):
         files = (folder / name for name in ("defaults/main.yml", "vars/main.yml", "vars/Debian.yml"))
         values = {name: value for path in files for name, value in load(path).items()}
@@ -99,7 +99,7 @@ def written() -> Iterator[tuple[str, str, str, str]]:
                 yield folder.name, path.name, module, resolved(str(name), values)
 
 
-def test_all_that_builtin_modules_make_is_known() -> None:
+def test_everything_that_builtin_modules_create_is_declared() -> None:
     paths = {
         re.sub(
             r"{{ *\w+ \| default\('(.*?)'\) *}}", r"\1", item["path"].replace(" | default(__uninstall_textfiles)", "")
@@ -124,8 +124,8 @@ def test_all_that_builtin_modules_make_is_known() -> None:
     assert unknown == []
 
 
-def test_data_of_servers_is_known() -> None:
-    """Scripts of Debian's packages remove these when a package is purged."""
+def test_data_of_servers_is_declared() -> None:
+    """Maintainer scripts of Debian's packages remove these when a package is purged."""
     served = " ".join(DECLARED["__uninstall_served"])
     slurm = [yaml.safe_load(path.read_text()) or {} for path in (TOP / "roles/slurm/vars").glob("*.yml")]
     for path in {found["__slurm_state_default"] for found in slurm if "__slurm_state_default" in found}:

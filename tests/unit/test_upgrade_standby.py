@@ -1,4 +1,4 @@
-"""Of two slurmdbd the one that stands by stops first: told to stop while it takes over, it would not end."""
+"""The standby slurmdbd stops first; a standby that is stopped during a takeover would not end."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ HOSTS = "__upgrade_slurm_database"
 
 
 def stops(file: str) -> list[str]:
-    """On which hosts the tasks of a file stop a daemon, in order; 'all' where each stops its own."""
+    """Return the hosts on which the tasks of a file stop a daemon, in order; 'all' where each stops its own."""
     found: list[str] = []
     task: dict[str, Any]
     for task in yaml.safe_load((TASKS / file).read_text()):
@@ -28,6 +28,6 @@ def stops(file: str) -> list[str]:
     return found
 
 
-def test_the_slurmdbd_that_stands_by_stops_first() -> None:
+def test_standby_slurmdbd_stops_first() -> None:
     assert stops("upgrade_database.yml") == ["standby", "all"]
     assert stops("upgrade_rollback.yml") == ["standby", "all"]

@@ -1,4 +1,4 @@
-"""Nothing is kept that nobody calls: plugins that no playbook names, functions that only their tests know."""
+"""No dead code: each plugin is called, and each function is used outside its tests."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ import pytest
 
 TOP = Path(__file__).resolve().parents[2]
 PLUGINS = TOP / "plugins"
-# What Ansible looks for by name, and entry points.
+# Names that Ansible looks up, and entry points.
 KNOWN = {"ANSIBLE_METADATA", "ActionModule", "CallbackModule", "DOCUMENTATION", "EXAMPLES", "FilterModule"}
 KNOWN |= {"LookupModule", "ModuleDocFragment", "RETURN", "main", "__all__"}
-# What the preflight looks for by name in the checks of roles.
+# Names that the preflight looks up in the checks of roles.
 KNOWN |= {"INVENTORY", "SITE_OPTIONS", "check"}
-# What the portal's configuration and its template of programs look for by name.
+# Names that the portal's configuration and its template of programs look up.
 KNOWN |= {"OidcAuthenticator", "PortalAuthenticator", "history"}
-# What Jupyter's server looks for by name.
+# Names that Jupyter's server looks up.
 KNOWN |= {"_jupyter_server_extension_points", "_load_jupyter_server_extension"}
 
 
 def product() -> list[Path]:
-    """The Python files of the product."""
+    """Return the Python files of the product."""
     scripts = [path for path in (TOP / "scripts").rglob("*") if path.is_file() and is_python(path)]
     return [*PLUGINS.rglob("*.py"), *scripts, *(TOP / "roles").rglob("*.py")]
 
@@ -39,7 +39,7 @@ def tree(path: Path) -> ast.Module:
 
 
 def defined(path: Path) -> dict[str, ast.stmt]:
-    """What a file defines at its top, by name."""
+    """Return the top-level definitions of a file by name."""
     found: dict[str, ast.stmt] = {}
     for node in tree(path).body:
         if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
@@ -53,7 +53,7 @@ def defined(path: Path) -> dict[str, ast.stmt]:
 
 @cache
 def read_names(path: Path) -> set[str]:
-    """The names that a file reads, also in types that are written as text."""
+    """Return the names that a file reads, also in string annotations."""
     nodes = list(ast.walk(tree(path)))
     texts = [node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)]
     types = [text for text in texts if "[" in text and re.fullmatch(r"[\w\[\], .|]+", text)]
@@ -65,7 +65,7 @@ def read_names(path: Path) -> set[str]:
 
 @cache
 def imported() -> set[tuple[str, str]]:
-    """What files take from others: the last part of the module's name, and the name."""
+    """Return all imports as (last part of the module's name, name)."""
     found = set()
     for path in product():
         for node in ast.walk(tree(path)):
@@ -77,12 +77,12 @@ def imported() -> set[tuple[str, str]]:
 
 
 def registered(node: ast.stmt) -> bool:
-    """Whether a decorator hands the function to whoever calls it."""
+    """Return whether a decorator registers the function."""
     names = [ast.unparse(each) for each in getattr(node, "decorator_list", [])]
     return any(name.split("(")[0] not in {"cache", "contextmanager", "dataclass", "total_ordering"} for name in names)
 
 
-def test_each_name_at_the_top_of_a_file_is_used_by_more_than_tests() -> None:
+def test_each_top_level_name_is_used_outside_tests() -> None:
     unused = [
         f"{path.relative_to(TOP)}: {name}"
         for path in product()
@@ -98,7 +98,7 @@ def test_each_name_at_the_top_of_a_file_is_used_by_more_than_tests() -> None:
 
 @cache
 def callers() -> str:
-    """What may call a plugin: roles, playbooks, scenarios, examples, the documentation, and the command line."""
+    """Return the text of all callers of plugins: roles, playbooks, scenarios, examples, docs, command line."""
     folders = ("roles", "playbooks", "molecule", "group_vars", "inventory", "scripts", "docs", "plugins/action")
     files = [path for folder in folders for path in (TOP / folder).rglob("*") if path.is_file()]
     files += [TOP / "README.md", TOP / ".collections/ansible_collections/busbar/cluster/meta/runtime.yml"]
@@ -112,8 +112,8 @@ def test_each_plugin_is_called(kind: str) -> None:
     assert [name for name in names if not re.search(rf"busbar\.cluster\.{name}\b", callers())] == []
 
 
-def test_no_result_of_a_task_hides_the_variable_of_another() -> None:
-    """A registered result outranks `vars` of a task, so a role that runs twice would read the result."""
+def test_no_registered_result_overrides_a_variable_of_another_task() -> None:
+    """A registered result outranks `vars` of a task, so the second run of a role would read the result."""
     registered, given = set(), set()
     for path in [*TOP.glob("roles/*/tasks/*.yml"), *TOP.glob("playbooks/**/*.yml")]:
         text = path.read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""The workflows of GitHub and GitLab: the same jobs, each step a script of the checkout, and no version left out."""
+"""The workflows of GitHub and GitLab run the same jobs, run only scripts of the checkout, and cover all versions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from busbar.sandbox.state import DISTRIBUTIONS, IMAGES
 TOP = Path(__file__).resolve().parents[2]
 GITHUB = {path.stem: path for path in (TOP / ".github/workflows").glob("*.yml")}
 SCRIPTS = re.compile(r"(?:sudo )?(scripts/(?:ci|test)|\.ci/run)(?: .*)?")
-# Where a script's output becomes jobs.
+# Jobs whose output becomes a matrix of jobs.
 LISTS = {"distributions"}
 
 
@@ -34,13 +34,13 @@ def gitlab() -> dict[str, Any]:
 
 
 def supported() -> set[tuple[str, str]]:
-    """Pairs of Python and ansible-core, as ansible-core declares them."""
+    """Return pairs of Python and ansible-core, as ansible-core declares them."""
     return {("3.11", "2.19"), ("3.12", "2.19"), ("3.13", "2.19")} | {
         (f"3.{python}", core) for python in (12, 13, 14) for core in ("2.20", "2.21")
     }
 
 
-def test_each_step_is_a_script_that_runs_anywhere() -> None:
+def test_each_step_is_a_script_of_the_checkout() -> None:
     steps = [
         step["run"] for name, job in github().items() if name not in LISTS for step in job["steps"] if "run" in step
     ]
@@ -76,7 +76,7 @@ def test_all_supported_versions_are_tested() -> None:
     assert {(python, core) for names, each in cores for python in names for core in each} == supported()
 
 
-def test_there_is_a_job_for_each_distribution_of_the_sandbox(tmp_path: Path) -> None:
+def test_each_distribution_of_the_sandbox_has_a_job(tmp_path: Path) -> None:
     listed = subprocess.run([TOP / "scripts/ci", "distributions"], check=True, capture_output=True, text=True)
     assert json.loads(listed.stdout) == sorted(DISTRIBUTIONS | IMAGES)
     assert "distributions.outputs.names" in github()["sandbox"]["strategy"]["matrix"]["distribution"]
@@ -91,12 +91,12 @@ def test_there_is_a_job_for_each_distribution_of_the_sandbox(tmp_path: Path) -> 
     assert {tuple(job["tags"]) for job in jobs.values()} == {("busbar-vm",)}
 
 
-def test_an_unknown_step_shows_the_steps() -> None:
+def test_unknown_step_is_refused_with_the_known_steps() -> None:
     done = subprocess.run([TOP / "scripts/ci", "everything"], check=False, capture_output=True, text=True)
     assert done.returncode == 2
     assert "scripts/ci engine" in done.stderr
 
 
-def test_the_badges_show_workflows_of_this_checkout() -> None:
+def test_badges_show_workflows_of_this_checkout() -> None:
     shown = re.findall(r"actions/workflows/(\w+)\.yml/badge\.svg", (TOP / "README.md").read_text())
     assert sorted(shown) == sorted(GITHUB)

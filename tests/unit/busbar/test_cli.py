@@ -1,4 +1,4 @@
-"""The command line as a whole: what each command needs, and no more, is loaded for it."""
+"""Tests of the command line: each command loads only the modules that it needs."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ LOADED = "import sys; from busbar.cli import parser; parser(sys.argv[1]); print(
 
 
 def commands(top: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
-    (found,) = (action.choices for action in top._actions if isinstance(action.choices, dict))  # noqa: SLF001 - argparse tells it nowhere else
+    (found,) = (action.choices for action in top._actions if isinstance(action.choices, dict))  # noqa: SLF001 - argparse has no public attribute for it
     return dict(found)
 
 
 @pytest.mark.parametrize("command", ["", "--help", "provison", "prov"])
-def test_where_no_command_is_named_all_are_known(command: str) -> None:
+def test_all_commands_are_known_if_none_is_named(command: str) -> None:
     assert list(commands(parser(command))) == list(COMMANDS)
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_command_has_the_same_options_alone_as_among_all(command: str) -> None:
+def test_command_has_the_same_options_alone_and_among_all_commands(command: str) -> None:
     assert commands(parser(command))[command].format_help() == commands(parser())[command].format_help()
 
 
-def test_the_modules_of_other_commands_are_not_loaded() -> None:
+def test_modules_of_other_commands_are_not_loaded() -> None:
     done = subprocess.run([sys.executable, "-c", LOADED, "gpu"], check=True, capture_output=True, text=True)
     loaded = {name for name in done.stdout.split() if name.startswith("busbar.commands.")}
     assert loaded == {"busbar.commands.gpu", "busbar.commands.completion"}
 
 
-def test_a_removed_command_is_an_error_with_the_remedy(capsys: pytest.CaptureFixture[str]) -> None:
+def test_removed_command_is_refused_with_the_remedy(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["security", "report"]) == 2
     said = capsys.readouterr().err
     assert "busbar security report was removed" in said

@@ -1,4 +1,4 @@
-"""`busbar.engine`: the validation as a library, through a transport that simulates every job."""
+"""Tests of `busbar.engine`, the validation as a library, with a transport that simulates every job."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ TOP = Path(__file__).parents[3]
 
 
 class Simulated(Cluster):
-    """A cluster whose nodes can be changed, and whose validation can be interrupted."""
+    """A simulated cluster whose validation can be interrupted and that refuses changes of nodes."""
 
     def __init__(self, folder: Path) -> None:
-        """Take the folder of the report."""
+        """Store the folder of the report."""
         super().__init__()
         self.folder = folder
         self.interruption = engine.Interruption()
@@ -29,7 +29,7 @@ class Simulated(Cluster):
         return super().fetch(outputs, seconds)
 
     def update_node(self, node: str, *words: str) -> str:
-        """Refuse to change a node."""
+        """Refuse to update a node."""
         return f"{node}: {' '.join(words)}: not permitted"
 
 
@@ -52,7 +52,7 @@ def options(**changes: Any) -> dict[str, Any]:  # noqa: ANN401 - any option
 
 
 @pytest.mark.parametrize(("slow", "verdict"), [(set(), engine.PASS), ({"gpu3"}, engine.FAIL)])
-def test_a_program_validates_nodes_through_a_transport(slow: set[str], verdict: str, tmp_path: Path) -> None:
+def test_nodes_are_validated_through_a_transport(slow: set[str], verdict: str, tmp_path: Path) -> None:
     cluster = Simulated(tmp_path / "report")
     cluster.slow = slow
     assert engine.option_problems(options()) == []
@@ -72,7 +72,7 @@ def test_existing_output_is_judged() -> None:
     assert answer["floor"] == 440
 
 
-def test_the_engine_loads_nothing_of_ansible() -> None:
+def test_engine_does_not_import_ansible() -> None:
     code = "import sys, busbar.engine; print(*sys.modules)"
     path = {"PYTHONPATH": f"{TOP / '.collections'}:{TOP / 'scripts'}"}
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, env=path)

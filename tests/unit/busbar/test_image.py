@@ -1,4 +1,4 @@
-"""What a bundle and an image may hold, and what the command refuses before it makes anything."""
+"""Tests of bundles and images: their content, and input that is refused before anything is created."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ all:
 
 @pytest.fixture
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A site's folder, in which commands are typed."""
+    """Return the folder of a site, which is also the working directory."""
     (tmp_path / "inventory").mkdir()
     (tmp_path / "inventory/hosts.yml").write_text(HOSTS)
     monkeypatch.chdir(tmp_path)
@@ -43,13 +43,13 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def packed(folder: Path) -> dict[str, bytes]:
-    """The files of the bundle in a folder."""
+    """Return the files of the bundle in a folder by name."""
     manifest = json.loads((folder / bundle.SIGNED).read_text().partition(bundle.MARK)[0])
     with tarfile.open(folder / f"bundle-{manifest['sha256']}.tar.gz") as tar:
         return {member.name: tar.extractfile(member).read() for member in tar if member.isreg()}  # type: ignore[union-attr]
 
 
-def test_a_bundle_has_roles_ansible_and_only_what_is_declared(site: Path) -> None:
+def test_bundle_contains_roles_ansible_and_only_declared_values(site: Path) -> None:
     assert main(["image", "bundle", "published"]) == 0
     files = packed(site / "published")
     inventory = json.loads(files["inventory.json"])["all"]
@@ -58,7 +58,7 @@ def test_a_bundle_has_roles_ansible_and_only_what_is_declared(site: Path) -> Non
         "hosts_address": "192.0.2.11",
         "hosts_timezone": "{{ my_zone }}",
         "my_zone": "Europe/Berlin",
-        # No option of one role, but what the default of one asks for.
+        # An option of a role that does not run here; the default of another role's option refers to it.
         "storage_backend": "bind",
     }
     assert inventory["children"]["slurm_compute"] == {"hosts": {"gpu1": {}}}
@@ -69,7 +69,7 @@ def test_a_bundle_has_roles_ansible_and_only_what_is_declared(site: Path) -> Non
     assert not [name for name in files if name.endswith((".so", ".pyc"))]
 
 
-def test_the_ansible_of_a_bundle_runs_with_nothing_but_the_systems_python(site: Path) -> None:
+def test_ansible_of_a_bundle_needs_only_the_systems_python(site: Path) -> None:
     assert main(["image", "bundle", "published"]) == 0
     with tarfile.open(next((site / "published").glob("bundle-*.tar.gz"))) as tar:
         tar.extractall(site / "un")  # noqa: S202 - ours
@@ -87,7 +87,7 @@ def test_the_ansible_of_a_bundle_runs_with_nothing_but_the_systems_python(site: 
     assert "hosts : names | Write /etc/hosts" in done.stdout
 
 
-def test_the_same_site_makes_the_same_archive_and_a_higher_serial(site: Path) -> None:
+def test_unchanged_site_gives_an_identical_archive_and_a_higher_serial(site: Path) -> None:
     serials, names = [], set()
     for _ in range(2):
         assert main(["image", "bundle", "published"]) == 0
@@ -110,7 +110,7 @@ REFUSED: dict[str, tuple[str, str]] = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_nodes_must_not_have_is_refused(site: Path, name: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_values_that_nodes_must_not_have_are_refused(site: Path, name: str, capsys: pytest.CaptureFixture[str]) -> None:
     line, says = REFUSED[name]
     text = HOSTS.replace('hosts_timezone: "{{ my_zone }}"', line)
     (site / "inventory/hosts.yml").write_text(text)
@@ -123,7 +123,7 @@ def test_what_nodes_must_not_have_is_refused(site: Path, name: str, capsys: pyte
     assert not (site / "published").exists()
 
 
-def test_no_declared_secret_may_be_in_a_bundle() -> None:
+def test_no_bundle_contains_a_declared_secret() -> None:
     allowed, secret = bundle_inventory.declared_options(ROLES)
     assert {"munge_key", "monitoring_password", "identity_password"} <= secret
     assert not allowed & secret
@@ -135,7 +135,7 @@ def test_hosts_of_two_clusters_are_refused(site: Path, capsys: pytest.CaptureFix
     assert "cluster_name: differs between hosts (other, trial)" in capsys.readouterr().err
 
 
-def test_a_build_without_what_it_needs_is_refused(
+def test_build_without_bundle_public_key_or_compute_node_is_refused(
     site: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(rootfs, "check_host", lambda: None)
@@ -152,7 +152,7 @@ def test_a_build_without_what_it_needs_is_refused(
     assert "--like gpu9: is not a host of the inventory" in capsys.readouterr().err
 
 
-def test_a_build_names_the_tools_that_are_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_build_names_missing_tools(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.geteuid", lambda: 0)
     monkeypatch.setattr("shutil.which", lambda name, path=None: None)  # noqa: ARG005 - as that of shutil
     with pytest.raises(UsageError, match="apt-get install mmdebstrap openssh-client squashfs-tools"):
@@ -161,7 +161,7 @@ def test_a_build_names_the_tools_that_are_missing(monkeypatch: pytest.MonkeyPatc
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """The tree of an image, as a chroot leaves it."""
+    """Return the tree of an image, as a chroot leaves it."""
     made = tmp_path / "root"
     for name in ("etc/ssh", "etc/munge", "var/lib/dbus", "var/log/apt", "root/.ssh", "usr/share/doc"):
         (made / name).mkdir(parents=True)
@@ -175,18 +175,18 @@ def root(tmp_path: Path) -> Path:
     return made
 
 
-def test_what_tells_a_node_from_another_is_taken_out(root: Path) -> None:
+def test_traces_of_the_build_host_are_removed(root: Path) -> None:
     assert len(rootfs.traces(root, {})) >= 5
     rootfs.seal(root)
     assert rootfs.traces(root, {}) == []
     assert (root / "etc/machine-id").read_text() == ""
     assert (root / "root/.ssh/authorized_keys").exists()
-    # Daemons do not start without the folder of their log, as munged.
+    # Daemons such as munged do not start without the folder of their log.
     assert (root / "var/log/apt").is_dir()
 
 
 def leave(path: str, text: str) -> Callable[[Path], Any]:
-    """Something that is left in a tree."""
+    """Return a function that writes a file into a tree."""
     return lambda root: (root / path).write_text(text)
 
 
@@ -204,7 +204,7 @@ def leave(path: str, text: str) -> Callable[[Path], Any]:
         (lambda root: (root / "etc/machine-id").unlink(), "/etc/machine-id: is not empty"),
     ],
 )
-def test_a_trace_that_is_left_is_found(root: Path, left: Callable[[Path], Any], says: str) -> None:
+def test_remaining_trace_is_found(root: Path, left: Callable[[Path], Any], says: str) -> None:
     rootfs.seal(root)
     left(root)
     assert rootfs.traces(root, {"monitoring.password": "0123456789abcdef\n", "short": "no"}) == [says]

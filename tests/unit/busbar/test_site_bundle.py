@@ -1,4 +1,4 @@
-"""What a bundle contains, which bundles are refused, and how one is offered."""
+"""Tests of site bundles: their content, verification and serving."""
 
 from __future__ import annotations
 
@@ -44,20 +44,20 @@ DECLARED = {"cluster": "trial", "nvidia": NVIDIA, "doca": "", "key_files": {}, "
 
 
 def task_texts() -> Iterator[tuple[str, str]]:
-    """Each task of a role as text."""
+    """Yield the tasks of roles as text."""
     for path in sorted((TOP / "roles").glob("*/tasks/*.yml")):
         for task in re.split(r"^(?= *- name: )", path.read_text(encoding="utf-8"), flags=re.MULTILINE):
             yield path.parts[-3], task
 
 
-def test_each_role_that_installs_something_is_in_the_table() -> None:
+def test_each_role_that_installs_packages_is_in_the_table() -> None:
     listed = set(re.findall(r"role(?:=|: )'?(\w+)", "".join(path.read_text() for path in TABLES)))
     installing = {role for role, task in task_texts() if INSTALLS.search(task) and "absent:" not in task}
     assert installing - listed == set()
     assert {"slurm", "mariadb", "enroot", "jupyterhub", "grafana"} <= installing
 
 
-def test_each_download_of_a_role_can_come_from_the_bundle() -> None:
+def test_each_download_of_a_role_can_use_the_bundle() -> None:
     kinds = ("builtin.get_url:", "cluster.upstream_release:", "cluster.package_repository:", "builtin.pip:")
     tasks = [task for _, task in task_texts() if any(kind in task for kind in kinds)]
     missing = [
@@ -79,7 +79,7 @@ def planned(*entries: dict[str, Any], hosts: int = 1, **declared: Any) -> plan.P
     )
 
 
-def test_hosts_with_the_same_needs_are_one_class_and_another_one_keeps_the_fingerprint() -> None:
+def test_hosts_with_equal_packages_are_one_class_and_an_added_one_keeps_the_fingerprint() -> None:
     entry = {"names": ["munge"], "packages": [{"name": "libnccl2", "version": "*+cuda13.1"}]}
     two, three = planned(entry, hosts=2), planned(entry, hosts=3)
     assert [(own.hosts, own.packages) for own in two.classes] == [
@@ -89,7 +89,7 @@ def test_hosts_with_the_same_needs_are_one_class_and_another_one_keeps_the_finge
     assert two.fingerprint != planned({"names": ["munge", "lmod"]}, hosts=2).fingerprint
 
 
-def test_the_driver_comes_in_one_version_with_its_repository() -> None:
+def test_driver_is_pinned_with_its_repository() -> None:
     hardware = {"gpu": {"model": "H100", "generation": "hopper", "count": 8, "nvswitch": 3}}
     driver = {"hardware": hardware, "settings": {"source": "nvidia", "branch": "590"}, "locked": {}}
     own = planned({"names": ["linux-headers-amd64"], "repository": "cuda", "driver": driver}).classes[0]
@@ -98,7 +98,7 @@ def test_the_driver_comes_in_one_version_with_its_repository() -> None:
     assert own.repositories[0]["fingerprint"] == "02182E60104FCDC26EAE1B8597A5D4CB8793F200"
 
 
-def test_downloads_have_their_hash_and_files_of_the_provisioning_host_are_left_out() -> None:
+def test_downloads_have_hashes_and_exclude_files_of_the_provisioning_host() -> None:
     found = planned(
         {"downloads": [{"url": "https://a.example/x.tar.gz", "sha256": "AB"}, {"source": "/srv/own.tar.gz"}]},
         {"downloads": [{"file": "y.deb", "sha256": "cd"}], "base": "https://b.example/v1/"},
@@ -106,7 +106,7 @@ def test_downloads_have_their_hash_and_files_of_the_provisioning_host_are_left_o
     assert found.downloads == {"https://a.example/x.tar.gz": "ab", "https://b.example/v1/y.deb": "cd"}
 
 
-def test_a_slurm_repository_of_others_is_refused() -> None:
+def test_slurm_repository_with_a_custom_suite_is_refused() -> None:
     with pytest.raises(UsageError, match=r"gpu0: slurm_repository\.suite is not supported"):
         planned({"names": ["munge"]}, slurm={"suite": "testing"})
 
@@ -197,16 +197,16 @@ def test_ansible_evaluates_the_table_on_each_system_without_contacting_a_host(
 
 
 @pytest.mark.parametrize("url", ["https://a.example/../../etc/passwd", "https://a.example/%2e%2e/x", "https:///x"])
-def test_no_url_leaves_the_folder(url: str) -> None:
+def test_url_outside_the_folder_is_refused(url: str) -> None:
     with pytest.raises(UsageError, match="is not the URL of a file"):
         fetch.bundle_path(url)
 
 
-def test_a_path_is_what_a_web_server_looks_for() -> None:
+def test_path_of_a_file_is_the_decoded_url() -> None:
     assert fetch.bundle_path("http://a.example/pool/x_1%2b2_amd64.deb") == "a.example/pool/x_1+2_amd64.deb"
 
 
-# Of `apt-get update --print-uris` in Debian's image.
+# Output of `apt-get update --print-uris` in Debian's image.
 SOURCES = """\
 'http://security.example/debian-security/dists/trixie-security/InRelease' security.example_InRelease 0
 'http://security.example/debian-security/dists/trixie-security/main/binary-amd64/Packages.xz' x_Packages 0
@@ -221,7 +221,7 @@ main/binary-amd64/Packages {base}/debian/dists/trixie/main/binary-amd64/Packages
 
 
 @pytest.mark.parametrize("online", [True, False])
-def test_apt_says_what_to_download(online: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: FBT001
+def test_downloads_come_from_apt(online: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: FBT001
     digest = "a" * 64
     release = f"SHA256:\n {digest}  77 main/binary-amd64/Packages.xz\n {digest} 99 main/binary-amd64/Packages.gz\n"
 
@@ -252,7 +252,7 @@ def test_apt_says_what_to_download(online: bool, tmp_path: Path, monkeypatch: py
 
 
 @pytest.mark.parametrize("name", [name for name, system in plan.systems().items() if "image" not in system])
-def test_a_debian_system_has_the_image_of_the_sandbox(
+def test_debian_systems_use_the_image_of_the_sandbox(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[tuple[str, ...]] = []
@@ -268,7 +268,7 @@ def test_a_debian_system_has_the_image_of_the_sandbox(
     assert asked == [("image", "exists", reference)] * 2
 
 
-def test_dnf_says_what_to_download(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_downloads_come_from_dnf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     entry = '<data type="primary"><checksum type="sha256">ab</checksum><location href="repodata/p.xml"/></data>'
     index = f'<repomd xmlns="http://linux.duke.edu/metadata/repo">{entry}</repomd>'
     monkeypatch.setattr(dnf, "read_url", lambda _: index.encode())
@@ -282,7 +282,7 @@ def test_dnf_says_what_to_download(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert {"b.example/Packages/m/munge-0.5.13-1.rpm", "dl.rockylinux.org/pub/rocky/RPM-GPG-KEY-Rocky-9"} < set(found)
 
 
-def test_a_changed_signing_key_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_changed_signing_key_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     key = next((TOP / "tests").rglob("*.asc"), None)
     if key is None:
         key = Path("/usr/share/keyrings/debian-archive-trixie-stable.gpg")
@@ -297,7 +297,7 @@ def test_a_changed_signing_key_is_named(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 class Ranges(http.server.SimpleHTTPRequestHandler):
-    """A server of one file that continues downloads."""
+    """A server of one file that supports ranges."""
 
     content = bytes(range(256)) * 40
     begins: list[int] = []  # noqa: RUF012 - of one test
@@ -325,7 +325,7 @@ def archive() -> Iterator[str]:
     server.server_close()
 
 
-def test_an_interrupted_download_continues_and_a_whole_file_is_not_downloaded_again(
+def test_interrupted_download_continues_and_a_complete_file_is_not_downloaded_again(
     archive: str, tmp_path: Path
 ) -> None:
     digest = hashlib.sha256(Ranges.content).hexdigest()
@@ -340,25 +340,25 @@ def test_an_interrupted_download_continues_and_a_whole_file_is_not_downloaded_ag
     assert lines == ["downloaded 1 of 1 files, 9 kB of 10 kB"]
 
 
-def test_other_content_than_declared_is_refused(archive: str, tmp_path: Path) -> None:
+def test_wrong_hash_is_refused(archive: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"x\.deb: has unexpected content \(found sha256:\w+, 10240 B, expected"):
         fetch.download([File(f"{archive}/x.deb", "x.deb", 10240, "sha256:00")], tmp_path, print)
     assert not (tmp_path / "x.deb").exists()
 
 
-def test_an_unreachable_archive_is_named(tmp_path: Path) -> None:
+def test_unreachable_archive_is_reported(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"http://127\.0\.0\.1:9/x: cannot be downloaded \(.*refused"):
         fetch.download([File("http://127.0.0.1:9/x", "x")], tmp_path, print)
 
 
-def test_a_small_disk_is_refused_before_the_download(tmp_path: Path) -> None:
+def test_too_little_disk_space_is_refused_before_the_download(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"not enough disk space \(found 600 MB, expected 3\.5 GB\)"):
         create.refuse_small_disk(tmp_path, 3_000_000_000, free=600_000_000)
 
 
 @pytest.fixture
 def signed(tmp_path: Path) -> Path:
-    """A signed bundle with one file."""
+    """Return a signed bundle with one file."""
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(tmp_path / "key")], check=True)
     folder = tmp_path / "bundle"
     fetch.write(folder / "files/a.example/x.deb", b"content")
@@ -373,13 +373,13 @@ def verify(folder: Path, capsys: pytest.CaptureFixture[str], *more: str) -> tupl
     return code, shown.out + shown.err
 
 
-def test_a_whole_bundle_is_accepted(signed: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_complete_bundle_is_accepted(signed: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert json.loads((signed / "manifest.json").read_text())["files"]["files/a.example/x.deb"]["licence"] == "MIT"
     code, shown = verify(signed, capsys)
     assert (code, "bundle of trial" in shown) == (0, True)
 
 
-def test_damage(signed: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_damaged_or_missing_file_is_reported(signed: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (signed / "files/a.example/x.deb").write_bytes(b"CONTENT")
     code, shown = verify(signed, capsys)
     assert (code, "x.deb: is damaged (its SHA-256 differs" in shown) == (2, True)
@@ -389,23 +389,23 @@ def test_damage(signed: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "x.deb: is missing" in verify(signed, capsys)[1]
 
 
-def test_an_outdated_bundle(signed: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_outdated_bundle_is_refused(signed: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, shown = verify(signed, capsys, "--max-age", "-1")
     assert (code, "is outdated (created 0 days ago, expected at most -1)" in shown) == (2, True)
 
 
-def test_a_changed_manifest(signed: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_changed_manifest_is_refused(signed: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = signed / "manifest.json"
     path.write_text(path.read_text().replace("MIT", "GPL"))
     assert "its manifest was changed after it was signed" in verify(signed, capsys)[1]
 
 
-def test_without_a_signature(signed: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_signature_is_refused(signed: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (signed / "manifest.json.sig").unlink()
     assert "is not signed (manifest.json.sig is missing)" in verify(signed, capsys)[1]
 
 
-def test_another_signing_key(signed: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_other_signing_key_is_refused(signed: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for name in ("key", "key.pub"):
         (signed.parent / name).unlink()
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(signed.parent / "key")], check=True)
@@ -414,7 +414,7 @@ def test_another_signing_key(signed: Path, capsys: pytest.CaptureFixture[str]) -
     assert re.search(r"is signed with another key \(found SHA256:\S+, expected SHA256:\S+\)", shown)
 
 
-def test_without_the_public_key(signed: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_public_key_is_refused(signed: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (signed.parent / "key.pub").unlink()
     assert "Copy the public key of the host that created the bundle" in verify(signed, capsys)[1]
 
@@ -428,7 +428,7 @@ def test_without_the_public_key(signed: Path, capsys: pytest.CaptureFixture[str]
         ([], "ctl, gpu1: the system of the host is unknown"),
     ],
 )
-def test_hosts_without_a_system(
+def test_hosts_without_a_system_are_refused(
     words: list[str], problem: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "hosts.yml").write_text(yaml.safe_dump({"all": {"hosts": {"ctl": {}, "gpu1": {}}}}))
@@ -436,7 +436,7 @@ def test_hosts_without_a_system(
     assert (code, problem in capsys.readouterr().err) == (2, True)
 
 
-def test_serve_offers_files_and_nothing_else(signed: Path) -> None:
+def test_serve_offers_only_files(signed: Path) -> None:
     handler = functools.partial(Handler, directory=str(signed))
     (signed / "files/a.example/y+1.deb").write_bytes(b"plus")
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:

@@ -1,4 +1,4 @@
-"""The lint rule that keeps private parts of ansible-core out of the code."""
+"""The lint rule that forbids private parts of ansible-core."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ def test_private_parts_are_found(code: str) -> None:
         "def f(anything): return anything._private",
     ],
 )
-def test_everything_else_is_left_alone(code: str) -> None:
+def test_other_code_is_accepted(code: str) -> None:
     assert violations(code) == []
 
 
-def test_objects_of_ansible_reach_a_plugin_without_an_import() -> None:
+def test_private_attributes_are_found_in_plugins_without_an_import() -> None:
     code = "def plain(value):\n    return getattr(value, '_ansible_tags_mapping', None)"
     assert violations(code) == []
     assert violations(code, controller=True) == [(2, "getattr(value, '_ansible_tags_mapping', None)")]

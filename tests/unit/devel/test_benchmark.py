@@ -1,4 +1,4 @@
-"""scripts/benchmark, on a small scale."""
+"""Tests of scripts/benchmark with small input."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SCRIPT = Path(__file__).parents[3] / "scripts" / "benchmark"
 
 @pytest.fixture(autouse=True)
 def _search_path(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the script sets for the processes that a benchmark starts."""
+    """Set PYTHONPATH as the script does for the processes of a benchmark."""
     monkeypatch.setenv("PYTHONPATH", str(SCRIPT.parent))
 
 
@@ -25,7 +25,7 @@ def _figures(text: str) -> dict[str, float]:
     return {entry["figure"]: entry["value"] for entry in result["figures"]}
 
 
-def test_parser_reads_the_whole_table_in_little_memory() -> None:
+def test_parser_reads_the_complete_table_with_bounded_memory() -> None:
     result = subprocess.run(
         [SCRIPT, "parser", "--mib", "6", "--runs", "1", "--json"], capture_output=True, text=True, check=True
     )
@@ -33,12 +33,12 @@ def test_parser_reads_the_whole_table_in_little_memory() -> None:
     assert figures["size"] >= 6 * 1.048
     assert figures["rows"] == 31
     assert figures["throughput"] > 0
-    # An interpreter with the parser in it; what the log adds must not depend on its size.
+    # The limit covers an interpreter with the parser; memory must not grow with the size of the log.
     assert 0 < figures["peak_memory"] < 64
 
 
-def test_a_table_with_a_row_missing_fails(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    log = b"".join(parser._log(1 << 20))  # noqa: SLF001 - what is cut
+def test_table_with_a_missing_row_fails(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    log = b"".join(parser._log(1 << 20))  # noqa: SLF001 - the test cuts it
     cut = log.replace(b"\n            64 ", b"\nlost ")
     assert cut != log
     monkeypatch.setattr(parser, "_log", lambda _size: [cut])
@@ -65,7 +65,7 @@ def test_controller(capsys: pytest.CaptureFixture[str], playbook: str) -> None:
     assert figures["peak_memory"] > 50
 
 
-def test_a_playbook_that_fails_has_no_figures(
+def test_failed_playbook_has_no_figures(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     (tmp_path / "play.yml").write_text("- hosts: ctl\n  gather_facts: false\n  tasks: [{fail: {msg: broken}}]\n")

@@ -1,4 +1,4 @@
-"""Benchmarks that make sandboxes: what they run, what they refuse, and that nothing of them is left."""
+"""Tests of the benchmarks that create sandboxes: their commands, their refusals, and their cleanup."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _recap(nodes: int, tasks: int, changed: int = 0) -> str:
 
 @pytest.fixture
 def said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[tuple[str, ...]]:
-    """What the benchmarks run; a node that is there has ten tasks more in a cluster of five than of two."""
+    """Return the commands of the benchmarks; an existing node has ten more tasks in a cluster of five than of two."""
     commands: list[tuple[str, ...]] = []
 
     def run(*words: str) -> str:
@@ -33,7 +33,7 @@ def said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[tuple[str, ...
     return commands
 
 
-def test_a_second_run_with_changes_fails(
+def test_second_run_with_changes_fails(
     said: list[tuple[str, ...]], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(benchmark_sandbox, "busbar", lambda *_words: _recap(2, 9, changed=3))

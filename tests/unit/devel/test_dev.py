@@ -1,4 +1,4 @@
-"""The set-up for developers that CONTRIBUTING.md begins with, followed to the letter in a copy of the checkout."""
+"""The developer setup of CONTRIBUTING.md runs verbatim in a copy of the checkout."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ case "$2" in status) [ -e "$CALLS.stands" ] ;; up) touch "$CALLS.stands" ;; esac
 
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
-    """A checkout with the tools of this one; instead of a sandbox there is a note of what was asked for."""
+    """Return a copy of the checkout with this one's tools and a stand-in for busbar that logs its calls."""
     checkout = tmp_path / "checkout"
     run = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     for name in subprocess.run(run, check=True, capture_output=True, text=True, cwd=TOP).stdout.split("\0"):
@@ -31,22 +31,22 @@ def copy(tmp_path: Path) -> Path:
     (packages,) = (TOP / ".venv" / "lib").glob("python3*/site-packages")
     (checkout / packages.relative_to(TOP)).mkdir(parents=True)
     for path in [*(TOP / ".venv" / "bin").iterdir(), *packages.iterdir(), TOP / ".venv" / "pyvenv.cfg"]:
-        # What setup writes must be the copy's own: others run from the environment of this checkout meanwhile.
+        # setup writes this file; a link would change the environment of this checkout, which other tests use.
         if path.name == "busbar.pth":
             shutil.copy2(path, checkout / path.relative_to(TOP))
         else:
             (checkout / path.relative_to(TOP)).symlink_to(path)
     shutil.copy(TOP / ".venv" / ".busbar-setup", checkout / ".venv")
     (checkout / ".cache").symlink_to(TOP / ".cache")
-    # The real pip would install into the environment that its first line names.
+    # The real pip would install into the environment of its shebang.
     for name, text in (("busbar", BUSBAR), ("pip", "#!/bin/sh\n")):
         (checkout / ".venv" / "bin" / name).unlink()
         executable(checkout / ".venv" / "bin" / name, text)
     return checkout
 
 
-def test_hooks_and_a_sandbox_that_stays(copy: Path, tmp_path: Path) -> None:
-    # As after a change of the locked packages, so that setup installs.
+def test_setup_installs_hooks_and_keeps_an_existing_sandbox(copy: Path, tmp_path: Path) -> None:
+    # A different list of locked packages, so that setup installs.
     (copy / ".venv" / ".busbar-setup").write_text("[docs,test]\nof yesterday\n")
     packages = next((TOP / ".venv" / "lib").glob("python3*/site-packages"))
     before = {path: path.read_text() for path in packages.glob("*busbar*") if path.is_file()}
@@ -77,7 +77,7 @@ def test_hooks_and_a_sandbox_that_stays(copy: Path, tmp_path: Path) -> None:
         "sandbox status --name dev",
     ]
     assert run("scripts/dev", "--nonsense").returncode == 2
-    # The hooks look at what a commit changes.
+    # The hooks check the changes of a commit.
     assert commit("--no-verify").returncode == 0
     (copy / "scripts" / "devel" / "untidy.py").write_text("import os\n")
     refused = commit()

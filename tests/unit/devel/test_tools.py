@@ -1,4 +1,4 @@
-"""Scripts whose tools are missing name the command that installs them, before they write anything."""
+"""Scripts without their tools name the command that installs them before they write anything."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from executables import executable
 
 TOP = Path(__file__).resolve().parents[3]
-# What a script runs before it looks for its tools.
+# Programs that a script runs before it checks for its tools.
 PRESENT = ("bash", "dirname")
 CALLS = {
     "docs build": ("sphinx", "scripts/setup --test"),
@@ -28,7 +28,7 @@ CALLS = {
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    """A checkout without .venv, and programs that any machine has, with a Python that has no packages."""
+    """Return a checkout without .venv, with common programs and a Python without packages."""
     shutil.copytree(TOP / "scripts", tmp_path / "scripts", ignore=shutil.ignore_patterns("__pycache__"))
     (tmp_path / "bin").mkdir()
     for name in PRESENT:
@@ -38,7 +38,7 @@ def checkout(tmp_path: Path) -> Path:
 
 
 def run(checkout: Path, *command: str) -> subprocess.CompletedProcess[str]:
-    """Run a command with those programs alone."""
+    """Run a command with only those programs."""
     environment = {"PATH": str(checkout / "bin"), "HOME": str(checkout)}
     return subprocess.run(
         command, check=False, capture_output=True, text=True, env=environment, cwd=checkout, stdin=subprocess.DEVNULL
@@ -46,12 +46,12 @@ def run(checkout: Path, *command: str) -> subprocess.CompletedProcess[str]:
 
 
 def written(checkout: Path) -> set[str]:
-    """All paths of the checkout."""
+    """Return all paths of the checkout."""
     return {os.path.relpath(path, checkout) for path in checkout.rglob("*")}
 
 
 @pytest.mark.parametrize("call", CALLS)
-def test_a_script_without_its_tools_names_the_command_that_installs_them(checkout: Path, call: str) -> None:
+def test_script_without_its_tools_names_the_command_that_installs_them(checkout: Path, call: str) -> None:
     missing, remedy = CALLS[call]
     before = written(checkout)
     script, *arguments = call.split()
@@ -63,12 +63,12 @@ def test_a_script_without_its_tools_names_the_command_that_installs_them(checkou
     assert written(checkout) == before
 
 
-def test_the_table_of_clustermax_names_the_command_too(checkout: Path) -> None:
+def test_clustermax_table_names_the_command_that_installs_its_tools(checkout: Path) -> None:
     done = run(checkout, "python3", str(checkout / "scripts" / "clustermax_table"), "--check")
     assert done.returncode != 0
     assert "scripts/clustermax_table: not installed: yaml; run: scripts/setup" in done.stderr
 
 
-def test_every_script_that_needs_tools_is_tried() -> None:
+def test_every_script_that_needs_tools_is_tested() -> None:
     looking = {path.name for path in (TOP / "scripts").iterdir() if path.is_file() and "\nneed " in path.read_text()}
     assert looking == {call.split()[0] for call in CALLS}

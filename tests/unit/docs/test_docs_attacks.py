@@ -1,4 +1,4 @@
-"""The page on security lists the attempts that the tests make, all of them and no others."""
+"""The page on security lists exactly the attacks that the tests try."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 TOP = Path(__file__).resolve().parents[3]
-# The tables of attempts, and how the row of each begins.
+# The tables of attempts and the first words of their rows on the page.
 ROWS = {
     "FROM_A_JOB": "in a job of her own",
     "BY_SLURM": "with Slurm's commands",
@@ -20,7 +20,7 @@ ROWS = {
 
 @pytest.fixture(scope="module")
 def attempts() -> dict[str, list[str]]:
-    """What is tried, by the tables of the test."""
+    """Return the attempts by the tables of the test."""
     tree = ast.parse((TOP / "tests/sandbox/test_attacks.py").read_text(encoding="utf-8"))
     found: dict[str, list[str]] = {}
     for item in tree.body:
@@ -35,7 +35,7 @@ def test_every_table_of_attempts_has_a_row(attempts: dict[str, list[str]]) -> No
 
 
 @pytest.mark.parametrize("table", ROWS)
-def test_the_page_lists_what_is_tried(attempts: dict[str, list[str]], table: str) -> None:
+def test_page_lists_all_attempts(attempts: dict[str, list[str]], table: str) -> None:
     page = (TOP / "docs/security.md").read_text(encoding="utf-8")
     (listed,) = re.findall(rf"^\| {ROWS[table]}[^|]*\| (.+) \|$", page, re.MULTILINE)
     assert listed.split(", ") == attempts[table]

@@ -1,4 +1,4 @@
-"""The examples of the documentation: options that the roles have, commands that the programs take."""
+"""The examples of the documentation use only existing options and valid commands."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ all:
 
 
 def examples() -> list[tuple[str, Block]]:
-    """The marked blocks, each with its page and line."""
+    """Return the marked blocks, each with its page and line."""
     return [
         (f"{path.relative_to(TOP)}:{block.line}", block)
         for path in PAGES
@@ -51,7 +51,7 @@ def examples() -> list[tuple[str, Block]]:
 
 
 def problems(folder: Path, block: Block) -> list[str]:
-    """What the validation of options has against a block."""
+    """Return the problems that the validation of options finds in a block."""
     kind = block.mark.split()[0]
     (folder / "group_vars").mkdir(exist_ok=True)
     (folder / "hosts.yml").write_text(block.text if kind == "inventory" else BASE)
@@ -70,12 +70,12 @@ def problems(folder: Path, block: Block) -> list[str]:
 
 
 @pytest.mark.parametrize(("where", "block"), examples(), ids=lambda value: value if isinstance(value, str) else "")
-def test_an_example_sets_only_options_that_there_are(where: str, block: Block, tmp_path: Path) -> None:
+def test_example_sets_only_existing_options(where: str, block: Block, tmp_path: Path) -> None:
     assert block.mark.split()[0] in KINDS, f"{where}: an example is of {KINDS}"
     assert problems(tmp_path, block) == [], where
 
 
-def test_profiles_of_the_examples_are_sound() -> None:
+def test_hardware_profiles_of_the_examples_are_valid() -> None:
     profiles = [yaml.safe_load(block.text) for _, block in examples() if "hardware_profiles_extra" in block.text]
     assert profiles
     for said in profiles:
@@ -85,7 +85,7 @@ def test_profiles_of_the_examples_are_sound() -> None:
 
 @lru_cache
 def known_names() -> set[str]:
-    """All options, those within them, and other variables that a text may name."""
+    """Return all options, their suboptions, and other variables that a text may name."""
     names: set[str] = {*SITE_VARIABLES, "hardware"}
 
     def add(options: dict[str, Any]) -> None:
@@ -99,8 +99,8 @@ def known_names() -> set[str]:
     return names
 
 
-def test_an_option_that_a_text_names_is_one() -> None:
-    """In code within a line: `role_option`, also with a value after it."""
+def test_options_named_in_texts_exist() -> None:
+    """Check inline code: `role_option`, also with a value after it."""
     known, families = known_names(), tuple(f"{name}_" for name in family_names())
     groups = {path.stem for path in (TOP / "roles").iterdir()} | {"slurm_controller", "slurm_database", "slurm_login"}
     groups |= {"slurm_compute", "nfs_server", "nfs_client"}
@@ -110,7 +110,7 @@ def test_an_option_that_a_text_names_is_one() -> None:
     for path in PAGES:
         other = foreign if path.name == "adopt.md" else set()
         text = re.sub(r"^(```+).*?^\1", "", path.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
-        # Headings quote messages of programs.
+        # Headings quote messages of other programs.
         text = re.sub(r"^### .*$", "", text, flags=re.MULTILINE)
         for code in re.findall(r"`([^`]+)`", text):
             name = re.match(r"(?:-e )?([a-z][a-z0-9_]*[a-z0-9])(?=$|[:= ])", code)
@@ -119,7 +119,7 @@ def test_an_option_that_a_text_names_is_one() -> None:
     assert strange == []
 
 
-def test_every_playbook_and_every_stage_has_its_row() -> None:
+def test_every_playbook_and_every_stage_is_in_its_table() -> None:
     playbooks = {path.stem for path in (TOP / "playbooks").glob("*.yml")}
     pages = {name: (TOP / name).read_text(encoding="utf-8") for name in ("docs/commands.md", "docs/validation.md")}
     assert {name for name in playbooks if f"\n| [{name}](" not in pages["docs/commands.md"]} == set()
@@ -127,7 +127,7 @@ def test_every_playbook_and_every_stage_has_its_row() -> None:
 
 
 def commands() -> list[tuple[str, str]]:
-    """What the console blocks have one type, each with its page."""
+    """Return the commands of the console blocks, each with its page."""
     return [
         (f"{path.relative_to(TOP)}:{block.line}", command.removeprefix("$ ").strip())
         for path in PAGES
@@ -141,7 +141,7 @@ def commands() -> list[tuple[str, str]]:
 
 @lru_cache
 def of_playbooks() -> set[str]:
-    """Options of playbooks that belong to no role."""
+    """Return the options of playbooks that belong to no role."""
     declared = (TOP / "playbooks/vars").glob("*.yml")
     listed = {
         name
@@ -153,7 +153,7 @@ def of_playbooks() -> set[str]:
 
 
 @pytest.mark.parametrize(("where", "command"), commands())
-def test_a_command_is_one_that_the_programs_take(where: str, command: str) -> None:
+def test_commands_of_the_pages_are_valid(where: str, command: str) -> None:
     words = shlex.split(command, comments=True)
     if words[0] == "busbar":
         given = parser(words[1]).parse_args([word for word in words[1:] if word != "…"])

@@ -1,4 +1,4 @@
-"""The documentation's site: links that lead somewhere, generated pages that have everything."""
+"""Tests of the documentation site: links have targets, and generated pages are complete."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _pages() -> dict[str, Page]:
     return site_pages(TOP)
 
 
-def test_every_link_leads_somewhere(pages: dict[str, Page]) -> None:
+def test_every_link_has_a_target(pages: dict[str, Page]) -> None:
     for page in pages.values():
         assert on_site(page, pages, TOP, set())
 
@@ -39,12 +39,12 @@ def test_every_link_leads_somewhere(pages: dict[str, Page]) -> None:
         ("a [text over\ntwo lines](gone.md)", "docs/gone.md does not exist"),
     ],
 )
-def test_a_link_that_leads_nowhere_is_named(pages: dict[str, Page], text: str, said: str) -> None:
+def test_broken_link_is_reported(pages: dict[str, Page], text: str, said: str) -> None:
     with pytest.raises(ValueError, match=re.escape(said)):
         on_site(Page("a", "docs/a.md", text), pages, TOP, set())
 
 
-def test_links_become_those_of_the_site(pages: dict[str, Page]) -> None:
+def test_links_are_rewritten_for_the_site(pages: dict[str, Page]) -> None:
     images: set[str] = set()
     text = "[a](../roles/slurm/README.md#options) [b](../plugins/module_utils) ![c](cluster.svg) [d](https://x.org/)"
     page = Page("a", "docs/a.md", text)
@@ -55,13 +55,13 @@ def test_links_become_those_of_the_site(pages: dict[str, Page]) -> None:
     assert on_site(nested, pages, TOP, images) == "[a](slurm.md) [b](../gpus.md)"
 
 
-def test_every_role_is_a_page_with_a_heading(pages: dict[str, Page]) -> None:
+def test_every_role_has_a_page_with_a_heading(pages: dict[str, Page]) -> None:
     for path in (TOP / "roles").iterdir():
         assert pages[f"roles/{path.name}/README.md"].text.startswith(f"# {path.name}\n")
         assert f"(../roles/{path.name}/README.md)" in pages["roles"].text
 
 
-def test_every_alert_is_there_with_its_commands(pages: dict[str, Page]) -> None:
+def test_every_alert_is_listed_with_its_commands(pages: dict[str, Page]) -> None:
     text = pages["roles/prometheus/files/rules"].text
     commands = "\n".join(block.text for block in blocks(text))
     count = 0
@@ -75,8 +75,8 @@ def test_every_alert_is_there_with_its_commands(pages: dict[str, Page]) -> None:
     assert "{{" not in text
 
 
-def floors_of(said: Any) -> list[float]:  # noqa: ANN401 - YAML is what it is
-    """All floors, however deep."""
+def floors_of(said: Any) -> list[float]:  # noqa: ANN401 - YAML has no fixed type
+    """Return all floors of nested data."""
     if isinstance(said, list):
         return [floor for each in said for floor in floors_of(each)]
     if not isinstance(said, dict):
@@ -85,7 +85,7 @@ def floors_of(said: Any) -> list[float]:  # noqa: ANN401 - YAML is what it is
     return own + [floor for each in said.values() for floor in floors_of(each)]
 
 
-def test_every_profile_is_there(pages: dict[str, Page]) -> None:
+def test_every_profile_is_listed(pages: dict[str, Page]) -> None:
     text = pages["plugins/plugin_utils/engine/catalogue/hardware"].text
     for name in profile_names():
         assert f"\n## {name}\n" in text
@@ -94,7 +94,7 @@ def test_every_profile_is_there(pages: dict[str, Page]) -> None:
         assert [floor for floor in floors_of(said) if f"| {floor:g} |" not in section] == []
 
 
-def test_pages_of_the_menu_are_each_there_once() -> None:
+def test_each_page_is_in_the_menu_once() -> None:
     listed = [origin for origins in MENU.values() for origin in origins]
     assert len(listed) == len({*listed})
 

@@ -14,7 +14,7 @@ SCRIPT = TOP / "scripts/support_page"
 
 @pytest.fixture(scope="module")
 def program() -> Any:  # noqa: ANN401 - a script without suffix has no types
-    """The script as a module."""
+    """Return the script as a module."""
     return script_module(SCRIPT)
 
 
@@ -27,7 +27,7 @@ def test_a_stale_page_is_reported(program: Any, tmp_path: Path, monkeypatch: pyt
     assert program.main(["--check"]) == 0
 
 
-def test_a_row_links_to_its_details(program: Any) -> None:  # noqa: ANN401
+def test_row_links_to_its_details(program: Any) -> None:  # noqa: ANN401
     entry = {"what": "x", "tested": "a | b", "details": ["tests/sandbox/test_site.py", "docs/scale.md#awx"]}
     links = "[test_site](../tests/sandbox/test_site.py), [scale](scale.md#awx)"
     assert program.row(entry) == f"| x | a \\| b |  |  | {links} |"

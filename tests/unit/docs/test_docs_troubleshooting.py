@@ -1,4 +1,4 @@
-"""The troubleshooting page quotes messages of busbar as they are, and has all foreign messages that checks know."""
+"""The troubleshooting page quotes busbar's messages exactly and covers all messages of other programs in checks."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ TOP = Path(__file__).resolve().parents[3]
 PAGE = TOP / "docs" / "troubleshooting.md"
 FOLDERS = ("plugins", "roles", "playbooks", "scripts")
 LEAST = 6
-# Sections about messages of other programs; all others are about those of busbar.
+# Sections about messages of other programs; the other sections quote messages of busbar.
 OTHERS = (
     *("Slurm: why a node is drained or down", "Slurm: daemons", "Slurm: jobs", "munge", "NVIDIA driver and CUDA"),
     *("DCGM", "NCCL", "Enroot and Pyxis", "NFS"),
 )
-# What admins paste into a search, from public threads.
+# Messages that admins search for, from public threads.
 ASKED = (
     *("gres/gpu count reported lower than configured", "Low RealMemory", "can't stat gres.conf file"),
     *("Unable to contact slurm controller", "Zero Bytes were transmitted or received", "Invalid node state specified"),
@@ -42,7 +42,7 @@ ASKED = (
 
 
 def sections() -> dict[str, list[str]]:
-    """The headings of messages by section."""
+    """Return the headings of messages by section."""
     parts = re.split(r"^## (.+)$", PAGE.read_text(encoding="utf-8"), flags=re.MULTILINE)[1:]
     return {
         name: re.findall(r"^### (.+)$", text, re.MULTILINE) for name, text in zip(parts[::2], parts[1::2], strict=True)
@@ -50,18 +50,18 @@ def sections() -> dict[str, list[str]]:
 
 
 def quoted() -> list[str]:
-    """The messages of busbar that are headings."""
+    """Return the messages of busbar that are headings."""
     return [heading.strip("`") for name, headings in sections().items() if name not in OTHERS for heading in headings]
 
 
 def foreign() -> str:
-    """The headings about messages of other programs."""
+    """Return the headings about messages of other programs."""
     return "\n".join(heading for name in OTHERS for heading in sections()[name]).lower()
 
 
 @cache
 def messages() -> str:
-    """All texts of the code, in one line each."""
+    """Return all texts of the code, each in one line."""
     texts = []
     for path in (path for folder in FOLDERS for path in (TOP / folder).rglob("*") if path.is_file()):
         if path.suffix == ".py":
@@ -75,7 +75,7 @@ def messages() -> str:
     return "\n".join(" ".join(text.split()) for text in texts)
 
 
-def test_headings_below_the_first_level_are_messages() -> None:
+def test_subheadings_are_messages() -> None:
     headings = [heading for each in sections().values() for heading in each]
     assert [heading for heading in headings if not re.match(r"`[^`]+`", heading)] == []
     assert len(quoted()) > 20
@@ -83,16 +83,16 @@ def test_headings_below_the_first_level_are_messages() -> None:
 
 
 @pytest.mark.parametrize("message", [*ASKED, *(text for each in DRAIN_REASONS for text in each.texts)])
-def test_a_message_of_another_program_is_a_heading(message: str) -> None:
+def test_common_message_of_another_program_is_a_heading(message: str) -> None:
     assert message.lower() in foreign()
 
 
-def test_messages_that_checks_know_are_headings() -> None:
-    """The texts by which checks of mounts and of nvidia-smi recognise a fault."""
+def test_known_failures_of_checks_are_headings() -> None:
+    """Checks of mounts and of nvidia-smi recognize faults by these texts."""
     texts = [text for words, _ in mount_faults.KNOWN_FAILURES for text in words]
     texts += [text for text, _ in gpu_count_check.KNOWN_FAILURES]
     texts += nvidia_smi.KNOWN_FAILURES
-    # Of busbar itself, and words that stand in many messages.
+    # Messages of busbar itself, and words that are part of many messages.
     own = {
         "did not answer",
         "invalid",
@@ -107,7 +107,7 @@ def test_messages_that_checks_know_are_headings() -> None:
 
 
 @pytest.mark.parametrize("message", quoted())
-def test_a_message_is_one_of_the_code(message: str) -> None:
+def test_quoted_message_is_in_the_code(message: str) -> None:
     parts = [part.strip() for part in message.split("…") if part.strip()]
     assert any(len(part) >= LEAST for part in parts), "too short to be found again"
     assert [part for part in parts if part not in messages()] == []

@@ -1,4 +1,4 @@
-"""The sites that the test of the first steps provisions are those of README and `busbar init`, but for its overlay."""
+"""The sites of the first-steps test equal those of README and `busbar init` except for the overlay."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SSH = {"key": "/k", "known_hosts": "/h"}
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_nothing_but_the_overlay_differs(page: str, tmp_path: Path) -> None:
+def test_only_the_overlay_differs(page: str, tmp_path: Path) -> None:
     site = tmp_path / "hall"
     write_site(site, page)
     groups = hosts_of(site)
@@ -33,7 +33,7 @@ def test_nothing_but_the_overlay_differs(page: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_the_overlay_replaces_addresses_and_hardware_and_no_other_value(page: str, tmp_path: Path) -> None:
+def test_overlay_replaces_only_addresses_and_hardware(page: str, tmp_path: Path) -> None:
     site = tmp_path / "hall"
     write_site(site, page)
     own = set()
@@ -44,7 +44,7 @@ def test_the_overlay_replaces_addresses_and_hardware_and_no_other_value(page: st
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_the_sites_have_what_the_test_needs(page: str, tmp_path: Path) -> None:
+def test_sites_have_the_hosts_that_the_test_needs(page: str, tmp_path: Path) -> None:
     write_site(tmp_path / "hall", page)
     groups = hosts_of(tmp_path / "hall")
     assert groups["slurm_login"] == ["login"]

@@ -1,4 +1,4 @@
-"""Alertmanager's configuration and flags, as the role writes them, and the options that are refused."""
+"""Tests of Alertmanager's configuration and flags as the role writes them, and of refused options."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ def flags(text: str = "") -> list[str]:
 
 
 def routes(text: str) -> list[tuple[str, str, bool]]:
-    """The routes of a declaration: the first matcher, the receiver, whether it goes on."""
+    """Return the routes of a declaration as (first matcher, receiver, continue)."""
     return [
         ((each.get("matchers") or [""])[0], each["receiver"], each.get("continue", False))
         for each in config(text)["route"]["routes"]
     ]
 
 
-def test_no_declaration_reaches_no_host() -> None:
+def test_without_a_declaration_alerts_go_to_no_receiver() -> None:
     assert {name for _, name, _ in routes("")} == {"none"}
     assert config("")["receivers"] == [{"name": "none"}]
     assert value("alertmanager", "__alertmanager_unheard", **options("")) == ["critical", "warning"]
@@ -65,13 +65,13 @@ def test_every_receiver_of_a_severity_is_notified_and_unknown_severities_go_to_w
     ]
 
 
-def test_extra_routes_come_first_and_stop_unless_they_say_otherwise() -> None:
+def test_extra_routes_come_first_and_stop_unless_they_set_continue() -> None:
     text = "receivers: {a: none, b: none}\nextra_routes: [{matchers: ['x=1'], receivers: [a, b]%s}]"
     assert routes(text % "")[1:3] == [("x=1", "a", True), ("x=1", "b", False)]
     assert routes(text % ", continue: true")[1:3] == [("x=1", "a", True), ("x=1", "b", True)]
 
 
-def test_targets_in_alertmanagers_schema() -> None:
+def test_targets_follow_the_schema_of_alertmanager() -> None:
     text = yaml.safe_dump(
         {
             "email": {"from": "a@site.lan", "smarthost": "mail:25", "username": "u", "password": "p"},
@@ -88,19 +88,19 @@ def test_targets_in_alertmanagers_schema() -> None:
     assert webhook["http_config"] == {"authorization": {"type": "Bearer", "credentials": HOOK["token"]}}
 
 
-def test_a_value_may_have_any_character() -> None:
+def test_values_may_have_any_character() -> None:
     text = yaml.safe_dump({"receivers": {"a": [{"slack": {"url": SLACK, "channel": "#\U0001f525"}}]}})
     assert config(text)["receivers"][1]["slack_configs"][0]["channel"] == "#\U0001f525"
 
 
-def test_the_dead_mans_switch_is_notified_each_interval() -> None:
+def test_dead_mans_switch_is_notified_at_each_interval() -> None:
     found = config("watchdog: {url: 'http://deadman.lan/', interval: 1m}")
     first = found["route"]["routes"][0]
     assert (first["receiver"], first["group_interval"], first["repeat_interval"]) == ("busbar_watchdog", "1m", "48s")
     assert found["receivers"][-1]["webhook_configs"][0]["url"] == "http://deadman.lan/"
 
 
-def test_extra_is_merged_into_ours() -> None:
+def test_extra_configuration_is_merged() -> None:
     route = "route: {group_wait: 1s, routes: [{receiver: p}]}"
     text = f"extra: {{global: {{resolve_timeout: 1m}}, receivers: [{{name: p}}], {route}}}"
     found = config(text)
@@ -109,13 +109,13 @@ def test_extra_is_merged_into_ours() -> None:
     assert (found["route"]["group_wait"], found["route"]["routes"][0]) == ("1s", {"receiver": "p"})
 
 
-def test_busbars_inhibit_rules_come_with_those_of_the_site() -> None:
+def test_inhibit_rules_of_busbar_and_of_the_site_are_combined() -> None:
     found = config("inhibit_defaults: true\ninhibit_rules: [{source_matchers: ['a=b']}]")["inhibit_rules"]
     assert found[-1] == {"source_matchers": ["a=b"]}
     assert len(found) > 10
 
 
-def test_one_host_has_no_cluster_and_several_know_each_other() -> None:
+def test_one_host_has_no_cluster_and_several_hosts_are_peers() -> None:
     assert flags()[0] == "/usr/bin/prometheus-alertmanager"
     assert "--cluster.listen-address=" in flags()
     assert {"--data.retention=432000s", "--web.listen-address=127.0.0.1:9093"} <= {*flags("peers: []")}
@@ -151,5 +151,5 @@ def test_refused(text: str, words: str) -> None:
     assert problem["remedy"]
 
 
-def test_the_defaults_are_valid() -> None:
+def test_defaults_are_valid() -> None:
     assert value("alertmanager", "__alertmanager_problems", **GIVEN) == []

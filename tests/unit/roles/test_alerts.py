@@ -1,4 +1,4 @@
-"""Alert rules: promtool runs each of them, and each tells whoever is called what to look at and to type."""
+"""Tests of the alert rules with promtool; each alert names its checks and commands for the person on call."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 TOP = Path(__file__).resolve().parents[3]
 CASES = Path(__file__).parent / "alerts"
 TOPICS = sorted(path.stem for path in CASES.glob("*.yml"))
-# The dead man's switch fires always.
+# The dead man's switch always fires.
 NEVER_QUIET = {"Watchdog"}
 
 
-def load(path: Path) -> Any:  # noqa: ANN401 - YAML is what it is
+def load(path: Path) -> Any:  # noqa: ANN401 - YAML has no fixed type
     return yaml.safe_load(path.read_text(encoding="utf-8"))
 
 
@@ -73,7 +73,7 @@ def promtool_test(alert: str, name: str, entry: dict[str, Any], interval: str) -
 
 
 def outcomes() -> dict[str, list[list[str]]]:
-    """Return by alert what is expected of it in each case: the labels of those that fire, or nothing."""
+    """Return the expected results of each case by alert: the labels of firing alerts, or nothing."""
     found: dict[str, list[list[str]]] = {name: [] for name in ALERTS}
     for _topic, alert, _name, entry in cases():
         found[alert] += expected(entry).values()
@@ -83,12 +83,12 @@ def outcomes() -> dict[str, list[list[str]]]:
 OUTCOMES = outcomes()
 
 
-def test_prometheus_takes_the_rules() -> None:
+def test_prometheus_accepts_the_rules() -> None:
     promtool("check", "rules", *sorted((TOP / "roles" / "prometheus" / "files" / "rules").glob("*.yml")))
 
 
 @pytest.mark.parametrize("topic", TOPICS)
-def test_alerts_fire_when_they_should_and_only_then(topic: str, tmp_path: Path) -> None:
+def test_alerts_fire_only_as_expected(topic: str, tmp_path: Path) -> None:
     interval = "5m" if "_slow" in topic else "1m"
     tests = [promtool_test(alert, name, entry, interval) for of, alert, name, entry in cases() if of == topic]
     rules = TOP / "roles/prometheus/files/rules" / f"{topic.replace('_slow', '')}.yml"
@@ -98,13 +98,13 @@ def test_alerts_fire_when_they_should_and_only_then(topic: str, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("name", sorted(ALERTS))
-def test_an_alert_is_seen_to_fire_and_to_stay_quiet(name: str) -> None:
+def test_each_alert_has_a_case_that_fires_and_one_that_does_not(name: str) -> None:
     assert any(labels for labels in OUTCOMES[name]), "no case in which it fires"
     assert name in NEVER_QUIET or any(not labels for labels in OUTCOMES[name]), "no case in which it stays quiet"
 
 
 @pytest.mark.parametrize("name", sorted(ALERTS))
-def test_an_alert_says_what_is_wrong_and_what_to_type(name: str) -> None:
+def test_each_alert_describes_the_problem_and_names_commands(name: str) -> None:
     rule = ALERTS[name]
     assert rule["labels"]["severity"] in SEVERITIES
     notes = rule["annotations"]
@@ -115,7 +115,7 @@ def test_an_alert_says_what_is_wrong_and_what_to_type(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(ALERTS))
-def test_texts_use_labels_that_the_alert_has(name: str) -> None:
+def test_annotations_use_labels_of_the_alert(name: str) -> None:
     used = set(re.findall(r"\$labels\.(\w+)", str(ALERTS[name]["annotations"])))
     for labels in (labels for case in OUTCOMES[name] for labels in case):
         has = set(re.findall(r'(\w+)="', labels))
@@ -124,7 +124,7 @@ def test_texts_use_labels_that_the_alert_has(name: str) -> None:
             assert "$labels.node" in ALERTS[name]["annotations"]["summary"], "the summary names no host"
 
 
-def test_runbooks_name_tags_that_the_playbooks_have() -> None:
+def test_runbooks_name_existing_tags_of_the_playbooks() -> None:
     named = {tag for rule in ALERTS.values() for tag in re.findall(r"--tags (\w+)", rule["annotations"]["runbook"])}
     files = [*(TOP / "playbooks").glob("*.yml"), *(TOP / "roles").glob("*/tasks/*.yml")]
     lines = [line for path in files for line in path.read_text(encoding="utf-8").splitlines() if "tags:" in line]
@@ -133,11 +133,11 @@ def test_runbooks_name_tags_that_the_playbooks_have() -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in sorted(ALERTS) if "threshold" in ALERTS[name]["annotations"]])
-def test_a_threshold_is_a_number_of_the_expression(name: str) -> None:
+def test_thresholds_are_numbers_of_the_expression(name: str) -> None:
     rule = ALERTS[name]
     assert at_threshold(rule["expr"], rule["annotations"]["threshold"], "0")[1] > 0
 
 
 @pytest.mark.parametrize(("name", "rule"), sorted(rules().items()))
-def test_rules_ask_for_metrics_that_exist(name: str, rule: dict[str, Any]) -> None:
+def test_rules_query_existing_metrics(name: str, rule: dict[str, Any]) -> None:
     assert names_in(rule["expr"]) <= known_metrics(), name

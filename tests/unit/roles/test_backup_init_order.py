@@ -1,4 +1,4 @@
-"""Two hosts that come at once make one repository: the other one waits, since restic would let both make one."""
+"""Hosts that initialize one repository concurrently take turns; restic itself allows both to create it."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from templates import TOP
 if TYPE_CHECKING:
     from pathlib import Path
 
-# As busbar-backup does: look, and make it where there is none. A second one inside is an error here: restic's second
-# repository replaces the `config` of the first one, so that no key opens the data any more.
+# Checks and creates the repository as busbar-backup does. A second creation at the same time is an error here: restic's
+# second repository replaces the `config` of the first, so that no key opens the data any more.
 PROGRAM = """#!/bin/sh
 mkdir FOLDER/inside || { echo 'two at once' >&2; exit 1; }
 test -e FOLDER/config && made=false || made=true
@@ -24,7 +24,7 @@ echo "{\\"changed\\": $made}"
 """
 
 
-def test_hosts_make_the_repository_one_after_the_other(tmp_path: Path) -> None:
+def test_hosts_create_the_repository_one_after_the_other(tmp_path: Path) -> None:
     tasks = yaml.safe_load((TOP / "roles/backup/tasks/present.yml").read_text())
     (task,) = (each for each in tasks if each["name"].endswith("Create a missing repository"))
     program = tmp_path / "busbar-backup"

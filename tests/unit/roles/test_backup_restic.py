@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 TEMPLATE = collection() / "roles/backup/templates/usr/local/sbin/busbar-restic.j2"
-# As restic 0.14 writes it, and 0.17 and newer by their exit status.
+# Message of restic 0.14; 0.17 and newer have an exit status for it.
 LOCKED = "unable to create lock in backend: repository is already locked exclusively by PID 7 on db by root"
 RESTIC = """#!/bin/sh
 echo "$AWS_KEY $*" >>asked
@@ -26,7 +26,7 @@ echo done
 
 
 def run(folder: Path, fails: int, message: str, status: int) -> tuple[subprocess.CompletedProcess[str], list[str]]:
-    """Run the wrapper with a restic that fails some times; return the result and the calls."""
+    """Run the wrapper with a restic that fails a number of times; return the result and the calls."""
     for name, text in (
         ("restic", RESTIC.format(fails=fails, message=message, status=status)),
         ("sleep", "#!/bin/sh\n"),
@@ -51,19 +51,19 @@ def run(folder: Path, fails: int, message: str, status: int) -> tuple[subprocess
 
 
 @pytest.mark.parametrize(("message", "status"), [(LOCKED, 1), ("Fatal: locked", 11)])
-def test_a_locked_repository_is_waited_for(tmp_path: Path, message: str, status: int) -> None:
+def test_wrapper_waits_for_a_locked_repository(tmp_path: Path, message: str, status: int) -> None:
     done, asked = run(tmp_path, 3, message, status)
     assert (done.returncode, done.stdout, len(asked)) == (0, "done\n", 4)
     assert asked[0].startswith("a b --repo /srv/my repo --password-file /etc/busbar/backup/password")
     assert asked[0].endswith("--option a=b c snapshots x y")
 
 
-def test_waiting_ends(tmp_path: Path) -> None:
+def test_wait_has_a_timeout(tmp_path: Path) -> None:
     done, asked = run(tmp_path, 1000, LOCKED, 1)
     assert (done.returncode, len(asked)) == (1, 361)
     assert LOCKED in done.stderr
 
 
-def test_another_error_is_passed_on(tmp_path: Path) -> None:
+def test_other_errors_are_returned(tmp_path: Path) -> None:
     done, asked = run(tmp_path, 9, "Fatal: wrong password", 12)
     assert (done.returncode, done.stderr.strip(), len(asked)) == (12, "Fatal: wrong password", 1)

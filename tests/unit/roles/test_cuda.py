@@ -1,4 +1,4 @@
-"""The toolkits that a host gets, and the options that are refused."""
+"""Tests of the CUDA toolkits that a host gets, and of refused options."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_two_toolkits_and_nccl_for_the_default() -> None:
     assert found("plan")["pins"] == [pin]
 
 
-def test_what_is_declared_exactly_is_pinned_and_held() -> None:
+def test_exact_versions_are_pinned_and_held() -> None:
     own: dict[str, Any] = {"versions": ["12.8.1"], "cudnn": True, "cudnn_version": "9.10.2.21-1"}
     assert names(nccl_version="2.26.2-1", **own) == [
         "cuda-toolkit-12-8=12.8.1 held",
@@ -85,7 +85,7 @@ def test_nccl_is_built_for_the_default(declared: str, wanted: str) -> None:
     assert names(nccl_version=declared)[-1] == f"libnccl-dev={wanted} held"
 
 
-def test_red_hats_names_of_libraries() -> None:
+def test_names_of_libraries_on_red_hat() -> None:
     own: dict[str, Any] = {"family": "RedHat", "versions": ["13.0"], "default_version": "", "cudnn": True}
     assert [name.partition("=")[0] for name in names(system="Rocky 9", **own)] == [
         "cuda-toolkit-13-0",
@@ -112,7 +112,7 @@ def test_red_hats_names_of_libraries() -> None:
         ({"hardware": B200}, "", "13.0"),
     ],
 )
-def test_a_site_that_names_none_gets_one_that_works(own: dict[str, Any], loaded: str, release: str) -> None:
+def test_default_toolkit_works_with_system_driver_and_gpu(own: dict[str, Any], loaded: str, release: str) -> None:
     own = {**own, "__cuda_loaded": {"content": b64encode(loaded.encode()).decode()}}
     assert found("default", versions=[], default_version="", **own) == release
     assert refused(versions=[], default_version="", **own) == []
@@ -147,7 +147,7 @@ def test_refused(own: dict[str, Any], key: str, said: str) -> None:
     assert said in problems[0][1]
 
 
-def test_each_release_may_be_asked_for_its_own_driver() -> None:
+def test_without_minor_version_compatibility_each_release_needs_its_own_driver() -> None:
     own: dict[str, Any] = {"driver_version": "570.133.20", "versions": ["12.9"], "default_version": ""}
     assert refused(**own) == []
     assert "CUDA 12.9 needs driver 575.51.03" in refused(minor_version_compatibility=False, **own)[0][1]
@@ -157,11 +157,11 @@ def test_each_release_may_be_asked_for_its_own_driver() -> None:
     ("driver", "release", "fits"),
     [("525", "12.0", True), ("525.60.11", "12.0", False), ("580.65.06", "13.1", True), ("575", "13.0", False)],
 )
-def test_a_branch_stands_for_its_newest_version(driver: str, release: str, *, fits: bool) -> None:
+def test_branch_of_the_driver_counts_as_its_newest_version(driver: str, release: str, *, fits: bool) -> None:
     assert driver_fits(driver, least_driver(release, minor_compatibility=True)) is fits
 
 
-def test_the_distributions_own() -> None:
+def test_packages_of_the_distribution() -> None:
     own: dict[str, Any] = {"source": "distribution", "versions": [], "default_version": ""}
     packages = found("plan", **own)["packages"]
     assert [item["name"] for item in packages] == ["nvidia-cuda-toolkit", "libnccl2", "libnccl-dev"]
@@ -189,7 +189,9 @@ def test_module_files() -> None:
         (["12.8", "13.0"], "12.8", {"12.8": "/usr/local/cuda-12.8", "13.0": "/usr/local/cuda-13.0"}, "12.8"),
     ],
 )
-def test_login_nodes_know_the_toolkits(versions: list[str], default: str, modules: dict[str, str], chosen: str) -> None:
+def test_login_nodes_have_modules_of_the_toolkits(
+    versions: list[str], default: str, modules: dict[str, str], chosen: str
+) -> None:
     own: dict[str, Any] = {"versions": versions, "default_version": default}
     assert found("login_default", **own) == chosen
     files = found("login_modulefiles", modulefiles_path="/modules", **own)
@@ -199,7 +201,7 @@ def test_login_nodes_know_the_toolkits(versions: list[str], default: str, module
     assert found("login_modulefiles", modulefiles_path="", **own) == []
 
 
-def test_an_invalid_version_is_refused_on_login_nodes_too() -> None:
+def test_invalid_version_is_refused_on_login_nodes() -> None:
     (problem,) = found("login_problems", versions=["newest"])
     assert (problem["hosts"], problem["key"]) == (["gpu7"], "cuda_versions")
     assert "'newest' is not a valid CUDA version" in problem["problem"]

@@ -1,4 +1,4 @@
-"""The dashboards: complete, and querying existing metrics only."""
+"""Tests of the dashboards: they are complete and query only existing metrics."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 BOARDS = dashboards()
 NAMES = ["gpu", "health", "job", "node", "overview", "storage"]
-# Grafana takes older dashboards than its own schema and brings them up itself; 36 is the first whose data sources are
-# references, and 38 that of Grafana 10.0, the oldest release that is aimed at.
+# Grafana migrates dashboards of an older schema. In 36, the first that is accepted here, data sources are references;
+# 38 is the schema of Grafana 10.0, the oldest supported release.
 SCHEMAS = range(36, 39)
-# What Grafana puts into an expression, with values of the same form.
+# Variables that Grafana replaces in an expression, with example values.
 GRAFANA = {"__rate_interval": "1m", "__interval": "1m", "__range": "6h"}
 PLAIN = {"none", "short", "string"}
 
@@ -37,7 +37,7 @@ def every_panel() -> list[Any]:
 
 
 def unknown_metrics(boards: dict[str, dict[str, Any]]) -> dict[str, list[str]]:
-    """Return the metrics that nobody makes, by the query that asks for them."""
+    """Return the metrics that no exporter provides, by the query that uses them."""
     found = {item.name: sorted(names_in(item.expr) - known_metrics()) for item in asked(boards)}
     return {name: missing for name, missing in found.items() if missing}
 
@@ -46,12 +46,12 @@ def as_sent(board: dict[str, Any], expr: str) -> str:
     return substituted(expr, GRAFANA | dict.fromkeys(variables(board), ".*"))
 
 
-def test_all_dashboards_are_there() -> None:
+def test_all_dashboards_exist() -> None:
     assert sorted(BOARDS) == NAMES
 
 
 @pytest.mark.parametrize("board", every_board())
-def test_a_dashboard_is_whole(board: dict[str, Any]) -> None:
+def test_dashboard_has_all_required_fields(board: dict[str, Any]) -> None:
     assert board["title"]
     assert board["description"]
     assert board["schemaVersion"] in SCHEMAS
@@ -90,7 +90,7 @@ def test_ids_and_uids_are_unique() -> None:
 
 
 @pytest.mark.parametrize("board", every_board())
-def test_panels_lie_beside_one_another(board: dict[str, Any]) -> None:
+def test_panels_do_not_overlap(board: dict[str, Any]) -> None:
     taken: dict[tuple[int, int], str] = {}
     for panel in board["panels"]:
         place = panel["gridPos"]
@@ -102,8 +102,8 @@ def test_panels_lie_beside_one_another(board: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("board", every_board())
-def test_rows_leave_no_hole(board: dict[str, Any]) -> None:
-    """Every line of panels ends at the right edge, and the panels in it are equally high or stacked."""
+def test_rows_have_no_gaps(board: dict[str, Any]) -> None:
+    """Each line of panels ends at the right edge, and its panels have equal heights or are stacked."""
     rows = [panel["gridPos"]["y"] for panel in board["panels"] if panel["type"] == "row"]
     ends = [*rows[1:], max(panel["gridPos"]["y"] + panel["gridPos"]["h"] for panel in board["panels"])]
     for start, end in zip(rows, ends, strict=True):
@@ -112,7 +112,7 @@ def test_rows_leave_no_hole(board: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("panel", every_panel())
-def test_a_panel_is_whole(panel: dict[str, Any]) -> None:
+def test_panel_has_all_required_fields(panel: dict[str, Any]) -> None:
     assert panel["title"]
     assert panel["description"].endswith("."), panel["title"]
     assert panel["datasource"] == {"type": "prometheus", "uid": "${datasource}"}
@@ -129,8 +129,8 @@ def test_a_panel_is_whole(panel: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("panel", [item for item in every_panel() if item.values[0]["type"] == "table"])
-def test_a_table_shows_labels_that_its_queries_keep(panel: dict[str, Any]) -> None:
-    """A column of a label that `by` left behind would be empty."""
+def test_columns_of_tables_are_labels_that_the_queries_keep(panel: dict[str, Any]) -> None:
+    """The column of a label that `by` dropped would be empty."""
     kept = {label for target in panel["targets"] for label in re.findall(r"by \(([^)]*)\)", target["expr"])}
     labels = {label.strip() for names in kept for label in names.split(",")}
     shown = next(item for item in panel["transformations"] if item["id"] == "filterFieldsByName")
@@ -139,8 +139,8 @@ def test_a_table_shows_labels_that_its_queries_keep(panel: dict[str, Any]) -> No
 
 
 @pytest.mark.parametrize("panel", every_panel())
-def test_values_that_carry_a_unit_say_so(panel: dict[str, Any]) -> None:
-    """What the name of a metric ends in is what it is counted in; a ratio of two is none of it."""
+def test_panels_have_the_unit_of_their_metrics(panel: dict[str, Any]) -> None:
+    """The suffix of a metric's name is its unit; a ratio of two metrics has none."""
     unit = panel["fieldConfig"]["defaults"]["unit"]
     if panel["type"] == "table" or unit not in PLAIN:
         return
@@ -150,7 +150,7 @@ def test_values_that_carry_a_unit_say_so(panel: dict[str, Any]) -> None:
             assert not re.search(r"(bytes|seconds|celsius|watts|ratio)(_total)?$", whole[1]), panel["title"]
 
 
-def test_links_lead_to_dashboards_that_are_there_and_set_variables_that_they_have() -> None:
+def test_links_have_existing_dashboards_and_variables() -> None:
     text = "".join(path.read_text(encoding="utf-8") for path in FOLDER.iterdir())
     links = set(re.findall(r'"/d/busbar-(\w+)\?([^"]*)"', text))
     assert {target for target, _ in links} >= {"node", "gpu", "job", "health"}
@@ -163,18 +163,18 @@ def test_every_metric_has_an_exporter() -> None:
     assert unknown_metrics(BOARDS) == {}
 
 
-def test_every_selector_asks_for_the_chosen_cluster() -> None:
+def test_every_selector_filters_by_the_selected_cluster() -> None:
     for item in asked(BOARDS):
         for matchers in re.findall(r"\{([^}]*)\}", item.expr):
             assert 'cluster=~"$cluster"' in matchers, item.name
 
 
-def test_every_variable_in_a_query_is_one_of_its_dashboard() -> None:
+def test_every_variable_of_a_query_is_defined_in_its_dashboard() -> None:
     for item in asked(BOARDS):
-        as_sent(BOARDS[item.board], item.expr)  # a variable without a value is a KeyError
+        as_sent(BOARDS[item.board], item.expr)  # raises KeyError for a variable without a value
 
 
-def test_every_query_is_promql(tmp_path: Path) -> None:
+def test_every_query_is_valid_promql(tmp_path: Path) -> None:
     rules = [
         {"record": f"query:{number}:is_promql", "expr": as_sent(BOARDS[item.board], item.expr)}
         for number, item in enumerate(asked(BOARDS))

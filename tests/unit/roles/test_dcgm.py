@@ -1,4 +1,4 @@
-"""The packages of DCGM that a host gets, by its driver and its GPUs, and what is refused."""
+"""Tests of the DCGM packages of a host, selected by its driver and GPUs, and of refused options."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import pytest
 from role_files import named, value
 
 H100, V100 = ({"gpu": {"generation": generation}} for generation in ("hopper", "volta"))
-# As Debian's alternatives end: readlink -f follows all links.
+# Output of readlink -f, which follows all links of Debian's alternatives.
 DEBIAN = "/usr/lib/x86_64-linux-gnu/nvidia/current/libnvidia-ml.so.{}\n/usr/lib64/libnvidia-ml.so.1\n"
 PLAIN = ("nvidia_driver_branch", "ansible_check_mode")
 
 
 def found(name: str, hardware: dict[str, Any] = H100, host: str = "", **own: object) -> Any:  # noqa: ANN401 - any
-    """Return a variable of the role, on a host that answers `host`."""
+    """Return a variable of the role on a host where the command for the driver printed `host`."""
     given = {"driver_version": "" if host else "580.95.05", "proprietary": False, "hardware": hardware, **own}
     options = named("dcgm", given, PLAIN)
     return value("dcgm", f"__dcgm_{name}", __dcgm_found={"stdout": host}, **options)
@@ -26,7 +26,7 @@ def found(name: str, hardware: dict[str, Any] = H100, host: str = "", **own: obj
         (H100, "", {}, ["core", "cuda13"]),
         (H100, "", {"driver_version": 570}, ["core", "cuda12"]),
         (H100, "", {"driver_version": "470.256.02"}, ["core", "cuda11"]),
-        # The driver of the host counts before the declared one; after a change of the driver that is its library.
+        # The installed driver takes precedence over the declared one; a driver change installs the declared one first.
         (H100, "535.247.01\n", {"nvidia_driver_branch": "580"}, ["core", "cuda12"]),
         (H100, DEBIAN.format("580.95.05") + "570.1\n", {}, ["core", "cuda13"]),
         (H100, DEBIAN.format("550.163.01"), {"nvidia_driver_branch": "580"}, ["core", "cuda12"]),
@@ -51,7 +51,7 @@ def test_packages_by_driver_and_gpu(
     ("version", "pinned"),
     [("4.4.1-1", "1:4.4.1-1"), ("4.4.1", "1:4.4.1-*"), ("1:4.4.1-1", "1:4.4.1-1"), (4.4, "1:4.4-*")],
 )
-def test_a_declared_version_is_pinned(version: str | float, pinned: str) -> None:
+def test_declared_version_is_pinned(version: str | float, pinned: str) -> None:
     pin = {"packages": "datacenter-gpu-manager-4-*", "version": pinned, "priority": 1001}
     assert found("pins", version=version) == [pin]
 
@@ -77,7 +77,7 @@ def test_refused(own: dict[str, Any], key: str, said: str) -> None:
     assert problem["remedy"]
 
 
-def test_in_check_mode_dcgm_waits_for_a_driver_that_is_only_planned() -> None:
+def test_check_mode_skips_dcgm_without_an_installed_driver() -> None:
     given: dict[str, Any] = {"driver_version": "", "ansible_check_mode": True}
     assert found("waits", **given) is True
     assert found("problems", **given) == []

@@ -20,7 +20,7 @@ GIVEN = {
 
 
 def run(folder: Path, *options: str, **drivers: str) -> tuple[int, str]:
-    """Run the role up to its packages for hosts by name with a library of this driver; nothing is installed."""
+    """Run the role up to the package list for named hosts with libraries of these drivers; nothing is installed."""
     hosts = {}
     for host, version in drivers.items():
         library = folder / host / "libnvidia-ml.so.1"
@@ -41,7 +41,7 @@ def test_a_host_without_a_driver_is_refused_and_skipped_in_check_mode(tmp_path: 
     assert (code, "bare: DCGM was skipped: no driver is installed" in said) == (0, True), said
 
 
-def test_the_library_on_the_host_decides(tmp_path: Path) -> None:
+def test_installed_library_selects_the_packages(tmp_path: Path) -> None:
     options = ["--check", "--skip-tags", "dcgm", "-e", "nvidia_driver_branch=570"]
     _code, said = run(tmp_path, *options, old="535.247.01", new="580.95.05")
     for host, major in (("old", "cuda12"), ("new", "cuda13")):

@@ -1,4 +1,4 @@
-"""The flags and counters of dcgm-exporter, its package, and the options that are refused."""
+"""Tests of the flags, counters and package of dcgm-exporter, and of refused options."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def options(own: dict[str, Any]) -> dict[str, Any]:
 
 
 def flags(**own: object) -> str:
-    """Return the command of the unit, as one line."""
+    """Return the command of the unit in one line."""
     text = rendered("dcgm", UNIT, **options(own))
     command = text.partition("ExecStart=\nExecStart=")[2].partition("\nRestart=")[0]
     return " ".join(command.replace("\\\n", "").split())
@@ -42,7 +42,7 @@ def counters(gpu: dict[str, Any], **own: object) -> list[list[str]]:
     return list(csv.reader((line for line in text.splitlines() if not line.startswith("#")), skipinitialspace=True))
 
 
-def test_it_reads_the_host_engine_and_listens_at_one_address() -> None:
+def test_exporter_reads_the_host_engine_and_listens_on_one_address() -> None:
     assert flags() == (
         '/usr/bin/dcgm-exporter -f /etc/dcgm-exporter/busbar.csv -r "127.0.0.1:5555" '
         '--hpc-job-mapping-dir "/run/busbar/gpu_jobs" -c 15000 -a 10.0.0.21:9400'
@@ -54,7 +54,7 @@ def test_it_reads_the_host_engine_and_listens_at_one_address() -> None:
     [
         ({"address": "fd00::21"}, "-a [fd00::21]:9400"),
         ({"interval_s": 5}, "-c 5000"),
-        # As --extra-vars gives it.
+        # --extra-vars passes text.
         ({"interval_s": "5"}, "-c 5000 "),
         (
             {"__site_monitoring_exporter_web_config": {"tls_server_config": {}}},
@@ -67,13 +67,13 @@ def test_flags(own: dict[str, Any], said: str) -> None:
     assert said in flags(**own)
 
 
-def test_an_engine_of_its_own_and_no_jobs() -> None:
+def test_embedded_engine_without_job_labels() -> None:
     assert flags(host_engine="", job_directory="") == (
         "/usr/bin/dcgm-exporter -f /etc/dcgm-exporter/busbar.csv -c 15000 -a 10.0.0.21:9400"
     )
 
 
-def test_a_version_is_pinned_with_and_without_epoch() -> None:
+def test_version_is_pinned_with_and_without_epoch() -> None:
     def pins(version: str) -> list[str]:
         found = value("dcgm", "__dcgm_exporter_pins", **options({"version": version}))
         return [each["version"] for each in found]
@@ -95,14 +95,14 @@ def test_a_version_is_pinned_with_and_without_epoch() -> None:
         ("Tesla P100-PCIE-16GB", "pascal", False),
     ],
 )
-def test_profiling_goes_by_the_gpu(model: str, generation: str, wanted: bool) -> None:  # noqa: FBT001 - a table
+def test_profiling_metrics_depend_on_the_gpu(model: str, generation: str, wanted: bool) -> None:  # noqa: FBT001 - a table
     names = {row[0] for row in counters({"model": model, "generation": generation})}
     assert ("DCGM_FI_PROF_SM_ACTIVE" in names) is wanted
     assert "DCGM_FI_DEV_GPU_UTIL" in names
     assert "DCGM_FI_PROF_SM_ACTIVE" not in {row[0] for row in counters({"model": "Simulated GPU"})}
 
 
-def test_profiling_goes_by_the_option() -> None:
+def test_profiling_option_overrides_the_default_of_the_gpu() -> None:
     def profiled(gpu: dict[str, Any], profiling: str) -> bool:
         return any(row[0] == "DCGM_FI_PROF_SM_ACTIVE" for row in counters(gpu, profiling=profiling))
 
@@ -110,7 +110,7 @@ def test_profiling_goes_by_the_option() -> None:
     assert profiled(RTX, "always")
 
 
-def test_a_site_adds_replaces_and_removes() -> None:
+def test_site_adds_replaces_and_removes_counters() -> None:
     fan = {"name": "DCGM_FI_DEV_FAN_SPEED", "help": "Fan (%)"}
     away = {"name": "DCGM_FI_DEV_ENC_UTIL", "type": "none"}
     found = counters(P100, counters_extra=[fan, away, XID])
@@ -121,7 +121,7 @@ def test_a_site_adds_replaces_and_removes() -> None:
     assert counters(H100, counters=[XID]) == [[XID["name"], "gauge", "last Xid"]]
 
 
-def test_each_line_has_three_fields() -> None:
+def test_each_counter_has_three_fields() -> None:
     assert {len(row) for row in counters(H100)} == {3}
 
 
@@ -157,6 +157,6 @@ def test_refused(own: dict[str, Any], key: str, said: str) -> None:
 
 
 @pytest.mark.parametrize("engine", ["", "10.0.0.9:5555"])
-def test_an_engine_elsewhere_needs_none_here(engine: str) -> None:
+def test_embedded_or_remote_engine_needs_no_local_engine(engine: str) -> None:
     own = {"dcgm_source": "none", "source": "nvidia", "host_engine": engine}
     assert value("dcgm", "__dcgm_exporter_problems", **options(own)) == []

@@ -8,7 +8,7 @@ from pathlib import Path
 TOP = Path(__file__).resolve().parents[3]
 
 
-def test_the_playbook_recognizes_the_message_of_a_created_home() -> None:
+def test_playbook_recognizes_the_message_of_a_created_home() -> None:
     playbook = (TOP / "playbooks/user.yml").read_text(encoding="utf-8")
     program = (TOP / "roles/sssd/files/directory_homes").read_text(encoding="utf-8")
     condition = re.search(r"changed_when: \"'(.+)' in __user_homes\.stdout\"", playbook)

@@ -1,4 +1,4 @@
-"""Before its driver is changed a node is taken out of service; with jobs, or when nobody can tell, nothing changes."""
+"""A node is drained before its driver changes; with jobs, or if Slurm does not answer, nothing changes."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ PLAY = play_of("nvidia_driver", "drain", GO_ON)
 
 
 class Slurm:
-    """A folder with stand-ins for Slurm's commands, and what they know."""
+    """A folder with stand-ins for Slurm's commands and their state."""
 
     def __init__(self, folder: Path) -> None:
-        """Make the folder, with an idle node and no jobs."""
+        """Create the folder with an idle node and no jobs."""
         self.folder = folder
         self.say(nodes=IDLE, jobs=[])
         for name in PROGRAMS:
             executable(folder / name, f"#!{sys.executable}\n{STAND_IN.read_text(encoding='utf-8')}")
 
     def say(self, **known: Any) -> None:  # noqa: ANN401 - as JSON takes it
-        """Write what the commands know."""
+        """Write the state that the commands read."""
         for name, value in known.items():
             (self.folder / f"{name}.json").write_text(json.dumps(value), encoding="utf-8")
 
@@ -48,7 +48,7 @@ class Slurm:
         return found
 
     def calls(self, name: str) -> list[str]:
-        """Return how a command was called."""
+        """Return the calls of a command."""
         path = self.folder / "calls"
         lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
         return [line for line in lines if line.startswith(f"{name} ")]
@@ -61,7 +61,7 @@ class Slurm:
         play: Sequence[dict[str, Any]] = PLAY,
         **more: object,
     ) -> tuple[int, str]:
-        """Run the tasks; return the exit code and what was told, in one line."""
+        """Run the tasks; return the exit code and the output in one line."""
         given = {
             "__nvidia_driver_slurm_controller": "gpu1",
             "nvidia_driver_drain_timeout": 1,
@@ -82,14 +82,14 @@ def slurm(tmp_path: Path) -> Slurm:
 BOTH, NODE_ONLY = ["slurmd", "slurmstepd"], ["slurmd"]
 
 
-def test_a_free_node_is_drained_and_the_change_goes_on(slurm: Slurm) -> None:
+def test_idle_node_is_drained_and_the_change_continues(slurm: Slurm) -> None:
     code, told = slurm.drain(daemons=NODE_ONLY)
     assert (code, "changing, ours True" in told) == (0, True), told
     assert slurm.state() == ["drained", "busbar: NVIDIA driver 580.95.05 waits for a reboot"]
 
 
 @pytest.mark.parametrize(("state", "options"), [("R", []), ("R", ["--check"]), ("CF", [])])
-def test_a_node_with_jobs_is_refused_and_they_are_named(slurm: Slurm, state: str, options: list[str]) -> None:
+def test_node_with_jobs_is_refused_and_the_jobs_are_named(slurm: Slurm, state: str, options: list[str]) -> None:
     slurm.say(jobs=[["gpu1", state, "alice", "17"], ["gpu2", "R", "bob", "18"]])
     code, told = slurm.drain(*options, daemons=BOTH)
     assert code == 2, told
@@ -102,7 +102,7 @@ def test_check_mode_drains_nothing(slurm: Slurm) -> None:
     assert (code, slurm.calls("scontrol")) == (0, []), told
 
 
-def test_a_job_that_began_meanwhile_puts_the_node_back(slurm: Slurm) -> None:
+def test_node_is_resumed_if_a_job_started_before_the_drain(slurm: Slurm) -> None:
     slurm.say(late_jobs=[JOB])
     code, told = slurm.drain(daemons=NODE_ONLY)
     assert code == 2, told
@@ -110,7 +110,7 @@ def test_a_job_that_began_meanwhile_puts_the_node_back(slurm: Slurm) -> None:
     assert slurm.state() == ["idle", ""]
 
 
-def test_jobs_that_outlast_the_patience_put_the_node_back(slurm: Slurm) -> None:
+def test_node_is_resumed_if_jobs_outlast_the_timeout(slurm: Slurm) -> None:
     slurm.say(jobs=[JOB])
     code, told = slurm.drain(daemons=BOTH, waits=True)
     assert code == 2, told
@@ -118,7 +118,7 @@ def test_jobs_that_outlast_the_patience_put_the_node_back(slurm: Slurm) -> None:
     assert slurm.state() == ["idle", ""]
 
 
-def test_a_slurmctld_that_is_silent_has_not_said_that_there_are_no_jobs(slurm: Slurm) -> None:
+def test_unreachable_slurmctld_is_not_taken_as_no_jobs(slurm: Slurm) -> None:
     (slurm.folder / "down").touch()
     code, told = slurm.drain(daemons=NODE_ONLY, waits=True)
     assert code == 2, told
@@ -126,20 +126,20 @@ def test_a_slurmctld_that_is_silent_has_not_said_that_there_are_no_jobs(slurm: S
     assert "Start slurmctld on gpu1, or stop slurmd on the node" in told
 
 
-def test_a_cluster_that_is_only_being_made_has_no_jobs(slurm: Slurm) -> None:
+def test_cluster_without_slurm_has_no_jobs(slurm: Slurm) -> None:
     for name in PROGRAMS:
         (slurm.folder / name).unlink()
     code, told = slurm.drain(daemons=[])
     assert (code, "changing, ours False" in told) == (0, True), told
 
 
-def test_steps_of_a_node_unknown_to_slurm_belong_to_a_user(slurm: Slurm) -> None:
+def test_job_steps_on_a_node_unknown_to_slurm_stop_the_change(slurm: Slurm) -> None:
     slurm.say(nodes={"gpu9": ["idle", ""]})
     code, told = slurm.drain(daemons=BOTH)
     assert (code, "slurmstepd is running, but Slurm has no node of this name" in told) == (2, True), told
 
 
-def test_an_admins_drain_stays(slurm: Slurm) -> None:
+def test_drain_of_an_admin_is_kept(slurm: Slurm) -> None:
     slurm.say(nodes={"gpu1": ["drained", "cable, Meyer"]})
     code, told = slurm.drain(daemons=NODE_ONLY)
     assert (code, "changing, ours False" in told) == (0, True), told
@@ -154,15 +154,15 @@ RACK_PLAY = play_of("nvidia_driver", "rack", {"name": "Go on", "ansible.builtin.
     [
         (["gpu1"], [], NODE_ONLY, ""),
         (["gpu1"], [["gpu[5-8]", "R", "bob", "18"]], NODE_ONLY, ""),
-        # A job on another tray of the rack: its IMEX would be left with the former list.
+        # A job on another tray of the rack would keep an IMEX with the former list.
         (["gpu1", "gpu7"], [["gpu[5-8]", "R", "bob", "18"]], NODE_ONLY, "job 18 of bob on gpu7. Drain gpu1,gpu7"),
         (["gpu1", "gpu7"], [], NODE_ONLY, "gpu7 is not part of this run"),
         (["gpu1"], None, NODE_ONLY, "squeue fails: slurm_load_squeue: error: Unable to contact slurm controller"),
-        # The cluster is only being made.
+        # Slurm is not installed yet.
         (["gpu1"], None, [], ""),
     ],
 )
-def test_imex_is_started_anew_in_a_whole_rack_without_jobs(
+def test_imex_is_restarted_only_in_a_complete_rack_without_jobs(
     slurm: Slurm, members: list[str], jobs: list[list[str]] | None, daemons: list[str], words: str
 ) -> None:
     if jobs is None:
@@ -176,7 +176,7 @@ def test_imex_is_started_anew_in_a_whole_rack_without_jobs(
     assert slurm.calls("scontrol") == []
 
 
-def test_a_node_with_jobs_keeps_its_imex(slurm: Slurm) -> None:
+def test_imex_is_not_restarted_on_a_node_with_jobs(slurm: Slurm) -> None:
     slurm.say(jobs=[JOB])
     plan = {"version": "580.95.05", "moves": False, "imex_moves": True}
     code, told = slurm.drain(daemons=BOTH, __nvidia_driver_plan=plan)

@@ -1,4 +1,4 @@
-"""Which containers of Enroot are removed after some days: the program that root's timer starts."""
+"""Tests of the program that removes unused containers of Enroot; a timer runs it as root."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="only root acts for oth
 
 
 class Node:
-    """A node with containers of a user."""
+    """A node with the containers of a user."""
 
     def __init__(self, folder: Path, days: int, gib: int) -> None:
-        """Make it."""
+        """Create the user's folder, the program and its configuration."""
         folder.chmod(0o755)
         self.folder, self.home = folder, folder / "enroot" / "data" / f"user-{USER}"
         self.home.mkdir(parents=True)
@@ -39,7 +39,7 @@ class Node:
         (folder / "enroot_directories.conf").write_text(declared, encoding="utf-8")
 
     def container(self, name: str, age: float) -> Path:
-        """One that was last started some days ago; a directory in it nobody may read."""
+        """Create a container that was last started `age` days ago and contains an unreadable directory."""
         root = self.home / name
         (root / "closed" / "deep").mkdir(parents=True)
         for path in (root / "closed" / "deep", root / "closed", root):
@@ -49,7 +49,7 @@ class Node:
         return root
 
     def fill(self, name: str, age: float, mib: int) -> None:
-        """One that takes so much of the disk."""
+        """Create a container that uses `mib` MiB of the disk."""
         root = self.container(name, age)
         with (root / "file").open("wb") as stream:
             os.posix_fallocate(stream.fileno(), 0, mib * 2**20)
@@ -57,7 +57,7 @@ class Node:
         os.utime(root, (time.time() - age * DAY,) * 2)
 
     def clean(self) -> list[str]:
-        """Run it; the names of what is left."""
+        """Run the program; return the names of the remaining containers."""
         subprocess.run(["bash", str(self.folder / "enroot_clean")], check=True, timeout=60, capture_output=True)
         return sorted(path.name for path in self.home.iterdir())
 
@@ -76,7 +76,7 @@ def test_only_unused_containers_are_removed() -> None:
         assert node.clean() == ["new"]
 
 
-def test_a_container_that_runs_stays() -> None:
+def test_running_container_is_kept() -> None:
     with made() as node:
         root = node.container("old", 31)
         code = "import os, sys, time; os.chroot(sys.argv[1]); time.sleep(60)"
@@ -93,13 +93,13 @@ def test_a_container_that_runs_stays() -> None:
         assert node.clean() == []
 
 
-def test_0_days_keep_all() -> None:
+def test_zero_days_keep_all_containers() -> None:
     with made(0) as node:
         node.container("old", 4000)
         assert node.clean() == ["old"]
 
 
-def test_what_a_user_laid_there_to_have_root_remove_it_stays() -> None:
+def test_links_and_trees_that_the_user_may_not_remove_are_kept() -> None:
     with made() as node:
         victim = node.folder / "victim"
         victim.mkdir()
@@ -109,7 +109,7 @@ def test_what_a_user_laid_there_to_have_root_remove_it_stays() -> None:
         inner = node.container("old", 31)
         (inner / "link").symlink_to(victim)
         os.utime(inner, (0, 0))
-        # Root's own among the user's: the user has no right to remove what is in it.
+        # A tree of root in the user's folder: the user may not remove its files.
         kept = node.home / "of-root"
         (kept / "sub").mkdir(parents=True)
         (kept / "sub" / "file").touch()
@@ -119,7 +119,7 @@ def test_what_a_user_laid_there_to_have_root_remove_it_stays() -> None:
         assert (kept / "sub" / "file").exists()
 
 
-def test_a_folder_that_is_not_of_its_user_is_not_looked_at() -> None:
+def test_folder_of_another_owner_is_skipped() -> None:
     with made() as node:
         node.container("old", 31)
         os.chown(node.home, USER + 1, USER + 1)
@@ -131,7 +131,7 @@ def test_a_folder_that_is_not_of_its_user_is_not_looked_at() -> None:
     [(0, ["a", "b", "c"]), (2, ["a", "b", "c"]), (1, ["b", "c"])],
     ids=["no limit", "enough", "too much"],
 )
-def test_beyond_the_share_of_a_user_what_was_started_longest_ago_goes(gib: int, left: list[str]) -> None:
+def test_over_the_limit_of_a_user_the_oldest_container_is_removed(gib: int, left: list[str]) -> None:
     with made(0, gib) as node:
         node.fill("b", 1, 500)
         node.fill("a", 3, 500)

@@ -1,4 +1,4 @@
-"""Who makes a user's directories of Enroot: what slurmd and systemd call as root, among what others planted."""
+"""Tests of the program that creates a user's directories of Enroot as root, also among planted files and links."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ as_root = pytest.mark.skipif(ME != 0, reason="only root makes directories of oth
 
 
 class Node:
-    """A node with the program under its names."""
+    """A node with the program under both of its names."""
 
     def __init__(self, folder: Path, *, mode: int = 0o755) -> None:
-        """Lay it into a folder."""
+        """Install the program in a folder."""
         self.scripts, self.path = folder / "scripts", folder / "enroot"
         self.scripts.mkdir()
         for name in ("enroot_prolog", "enroot_directories"):
@@ -46,11 +46,11 @@ class Node:
             (self.path / kind).chmod(mode)
 
     def prolog(self, user: object = ME) -> str:
-        """Run it as slurmd would; what it said. It never fails."""
+        """Run the prolog as slurmd does; return its errors. It always exits with 0."""
         return self.run("enroot_prolog", SLURM_JOB_UID=str(user))
 
     def run(self, name: str, *arguments: str, **environment: str) -> str:
-        """Run it; what it said."""
+        """Run the program by one of its names; return its errors."""
         command = ["bash", str(self.scripts / name), *arguments]
         done = subprocess.run(command, check=False, capture_output=True, text=True, env=environment, timeout=30)
         assert done.returncode == 0

@@ -173,7 +173,7 @@ def test_admission_by_tag_validates_only_new_nodes(tags: list[str], hosts: str) 
 
 @pytest.mark.parametrize("chosen", [("--skip-tags", "validation"), ("--tags", "slurm")])
 def test_the_validation_user_exists_before_slurm_associates_it(inventory: Path, chosen: tuple[str, str]) -> None:
-    """slurmctld looks up the UID when it loads an association, and rejects jobs of users who had none at that time."""
+    """An association gets its UID when slurmctld loads it; jobs of a user who has no UID at that time are rejected."""
     playbook = [f"{Path(sys.executable).parent}/ansible-playbook", "-i", str(inventory), str(PLAYBOOKS / "slurm.yml")]
     listed = subprocess.run([*playbook, "--list-tasks", *chosen], capture_output=True, text=True, check=True).stdout
     assert listed.index("user | Read the accounts of this host") < listed.index("Configure accounting")

@@ -57,11 +57,11 @@ class Node:
         return done.stderr
 
     def directory(self, kind: str = "data", user: int = ME) -> Path:
-        """A user's directory."""
+        """Return a user's directory of a kind."""
         return self.path / kind / f"user-{user}"
 
     def owned(self, user: int = ME) -> bool:
-        """Whether all directories of a user are directories, the user's, and for the user alone."""
+        """Return whether all directories of a user exist, belong to the user, and are private."""
         found = [self.directory(kind, user).lstat() for kind in KINDS]
         return all((each.st_mode, each.st_uid) == (0o40700, user) for each in found)
 
@@ -71,7 +71,7 @@ def node(tmp_path: Path) -> Node:
     return Node(tmp_path)
 
 
-def test_a_prolog_makes_what_the_user_lacks_and_keeps_what_is_there(node: Node) -> None:
+def test_prolog_creates_missing_directories_and_keeps_existing_ones(node: Node) -> None:
     assert node.prolog() == ""
     assert node.owned()
     kept = node.directory("cache") / "layer"
@@ -82,7 +82,7 @@ def test_a_prolog_makes_what_the_user_lacks_and_keeps_what_is_there(node: Node) 
 
 
 @pytest.mark.parametrize("planted", ["file", "link", "dangling", "fifo"])
-def test_a_planted_link_is_moved_away_and_never_followed(node: Node, tmp_path: Path, planted: str) -> None:
+def test_planted_link_is_moved_away_and_not_followed(node: Node, tmp_path: Path, planted: str) -> None:
     victim = tmp_path / "victim"
     victim.mkdir(mode=0o755)
     place = node.directory()
@@ -104,9 +104,7 @@ def test_a_planted_link_is_moved_away_and_never_followed(node: Node, tmp_path: P
 
 @as_root
 @pytest.mark.parametrize("mode", [0o755, 0o1777])
-def test_a_directory_of_another_user_is_moved_away_also_where_the_parent_was_open_to_all(
-    tmp_path: Path, mode: int
-) -> None:
+def test_directory_of_another_user_is_moved_away_even_in_a_world_writable_parent(tmp_path: Path, mode: int) -> None:
     node = Node(tmp_path, mode=mode)
     place = node.directory(user=OTHER)
     place.mkdir(mode=0o777)
@@ -118,7 +116,7 @@ def test_a_directory_of_another_user_is_moved_away_also_where_the_parent_was_ope
 
 
 @as_root
-def test_two_jobs_of_one_user_at_once_end_with_the_same_directories(node: Node) -> None:
+def test_concurrent_jobs_of_one_user_get_the_same_directories(node: Node) -> None:
     threads = [threading.Thread(target=node.prolog, args=(OTHER,)) for _ in range(8)]
     for thread in threads:
         thread.start()
@@ -129,34 +127,34 @@ def test_two_jobs_of_one_user_at_once_end_with_the_same_directories(node: Node) 
 
 
 @pytest.mark.parametrize("user", ["", "../../etc", "01", "-1", "1 2", "a"])
-def test_no_number_of_a_user_makes_nothing(node: Node, user: str) -> None:
+def test_invalid_uid_creates_nothing(node: Node, user: str) -> None:
     assert node.prolog(user) == ""
     assert not list(node.path.glob("*/*"))
 
 
-def test_a_node_without_enroot_runs_the_prolog_all_the_same(node: Node) -> None:
+def test_prolog_succeeds_on_a_node_without_enroot(node: Node) -> None:
     shutil.rmtree(node.path)
     assert node.prolog() == ""
     assert not node.path.exists()
 
 
-# What systemd calls the connection of a user, systemd 252 and 257 (socket.c, instance_from_socket).
+# Names of socket instances in systemd 252 and 257 (socket.c, instance_from_socket).
 @pytest.mark.parametrize("instance", ["7-4711-{me}", "7-4711_9223-{me}"])
-def test_systemd_tells_who_connected(node: Node, instance: str) -> None:
+def test_uid_is_read_from_the_name_of_the_systemd_instance(node: Node, instance: str) -> None:
     assert node.run("enroot_directories", instance.format(me=ME)) == ""
     assert node.owned()
 
 
-def test_an_unknown_peer_gets_nothing(node: Node) -> None:
+def test_unknown_peer_gets_nothing(node: Node) -> None:
     assert node.run("enroot_directories", "7-unknown") == ""
     assert not list(node.path.glob("*/*"))
 
 
 class Asked:
-    """The program that Enroot asks for a user's paths, as the role writes it, and the socket that it asks in turn."""
+    """The program that Enroot calls for a user's paths, as the role writes it, and a stand-in for its socket."""
 
     def __init__(self, folder: Path, **options: int) -> None:
-        """Write it; the socket answers as systemd's does, with the program of root for whoever connects."""
+        """Write the program; the socket runs root's program for each peer, as that of systemd does."""
         self.node, self.socket, self.file = Node(folder), folder / "asked.sock", folder / "enroot_path"
         values = {
             "enroot_path": str(self.node.path),
@@ -175,7 +173,7 @@ class Asked:
         self.file.write_text(templar.template(trust_as_template(text)), encoding="utf-8")
 
     def run(self, kind: str = "data", user: int = OTHER) -> subprocess.CompletedProcess[str]:
-        """Ask it as a user."""
+        """Run the program as a user."""
         command = ["sh", str(self.file), kind]
         given = {"PATH": os.environ["PATH"], "HOME": "/home/of"}
         return subprocess.run(
@@ -184,7 +182,7 @@ class Asked:
 
     @contextlib.contextmanager
     def answered(self) -> Iterator[None]:
-        """Listen meanwhile."""
+        """Answer on the socket during the context."""
         with socket.socket(socket.AF_UNIX) as listening:
             listening.bind(str(self.socket))
             self.socket.chmod(0o666)
@@ -204,14 +202,14 @@ class Asked:
 
 @pytest.fixture
 def asked() -> Iterator[Asked]:
-    """In a folder that every user may enter."""
+    """Yield an instance in a folder that all users may enter."""
     with tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o755)
         yield Asked(Path(folder))
 
 
 @as_root
-def test_enroot_gets_the_directory_that_the_prolog_made(asked: Asked) -> None:
+def test_enroot_gets_the_directory_of_the_prolog(asked: Asked) -> None:
     asked.node.prolog(OTHER)
     asked.node.directory(user=OTHER).chmod(0o755)
     done = asked.run()
@@ -220,7 +218,7 @@ def test_enroot_gets_the_directory_that_the_prolog_made(asked: Asked) -> None:
 
 
 @as_root
-def test_a_user_without_a_job_is_given_directories_and_nobody_elses(asked: Asked) -> None:
+def test_user_without_a_job_gets_only_own_directories(asked: Asked) -> None:
     trap = asked.node.directory(user=OTHER)
     trap.mkdir(mode=0o777)
     os.chown(trap, OTHER + 1, OTHER + 1)
@@ -232,7 +230,7 @@ def test_a_user_without_a_job_is_given_directories_and_nobody_elses(asked: Asked
 
 
 @as_root
-def test_a_user_with_credentials_keeps_hooks_mounts_and_variables(asked: Asked) -> None:
+def test_hooks_mounts_and_variables_of_a_user_with_credentials_are_kept(asked: Asked) -> None:
     assert asked.run("config").stdout == "/home/of/.config/enroot\n"
     asked.node.prolog(OTHER)
     whose = subprocess.run(["id", "-un"], check=False, capture_output=True, text=True, user=OTHER).stdout.strip()
@@ -249,14 +247,14 @@ def test_a_user_with_credentials_keeps_hooks_mounts_and_variables(asked: Asked) 
 
 
 @as_root
-def test_root_makes_its_own(asked: Asked) -> None:
+def test_root_creates_its_own_directories(asked: Asked) -> None:
     assert asked.run(user=0).stdout == f"{asked.node.directory(user=0)}\n"
     assert asked.node.owned(0)
 
 
 @as_root
 @pytest.mark.parametrize("planted", ["", "link", "foreign"])
-def test_enroot_is_stopped_with_the_reason_if_no_registry_answers(asked: Asked, planted: str) -> None:
+def test_enroot_fails_with_the_reason_if_the_socket_does_not_answer(asked: Asked, planted: str) -> None:
     place = asked.node.directory(user=OTHER)
     if planted == "link":
         own = asked.node.path / "elsewhere"
@@ -270,7 +268,7 @@ def test_enroot_is_stopped_with_the_reason_if_no_registry_answers(asked: Asked, 
     assert f"{place} is missing or owned by another user: contact the administrator" in done.stderr
 
 
-# How the real enroot (4.1.2) reads enroot.conf, in a script of bash that its command line names.
+# Reads enroot.conf as enroot 4.1.2 does, in a bash script named on its command line.
 ENROOT = """#!/usr/bin/env bash
 set -euo pipefail
 shopt -s lastpipe
@@ -287,7 +285,7 @@ echo "$1"
     ("command", "refused"),
     [("import", True), ("load", True), ("create", True), ("list", False), ("remove", False), ("start", False)],
 )
-def test_a_full_disk_takes_no_image_and_lets_the_user_make_room(*, command: str, refused: bool) -> None:
+def test_full_disk_refuses_new_images_and_permits_removal(*, command: str, refused: bool) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         folder.chmod(0o755)
@@ -306,8 +304,8 @@ def test_a_full_disk_takes_no_image_and_lets_the_user_make_room(*, command: str,
             cwd="/",
             env={"PATH": os.environ["PATH"], "PROGRAM": str(asked.file)},
         )
-    # Pyxis prints what Enroot said, and the line marked as an error is the reason of the verdict. The complaint of
-    # mkdir follows it and refers to it.
+    # Pyxis prints the output of Enroot, and reports the line marked as an error. An error of mkdir follows and refers
+    # to that line.
     lines = done.stderr.splitlines()
     told = [line for line in lines if line.startswith("[ERROR] enroot on ")]
     assert ["refused-for-the-reason-above" in line for line in lines[1:]] == [True] * len(told)
@@ -326,14 +324,14 @@ def test_a_full_disk_takes_no_image_and_lets_the_user_make_room(*, command: str,
         ({"enroot_enabled": False, "slurm_gpu_jobs": True}, ["gpu_jobs_prolog"]),
     ],
 )
-def test_slurm_calls_the_prolog_where_enroot_is_on(options: dict[str, bool], prologs: list[str]) -> None:
+def test_slurm_runs_the_prolog_if_enroot_is_enabled(options: dict[str, bool], prologs: list[str]) -> None:
     defaults = yaml.safe_load((ROLE.parent / "slurm/defaults/main.yml").read_text(encoding="utf-8"))
     templar = Templar(loader=DataLoader(), variables={"slurm_gpu_jobs": False} | options)
     scripts = templar.template(trust_as_template(defaults["slurm_job_scripts"]))
     assert [path.rpartition("/")[2] for path in scripts.get("Prolog", [])] == prologs
 
 
-def test_only_root_may_write_where_the_directories_lie() -> None:
+def test_only_root_may_write_to_parents_of_user_directories() -> None:
     lines = (ROLE / "templates/etc/tmpfiles.d/busbar-enroot.conf.j2").read_text(encoding="utf-8").splitlines()
     kept = [line for line in lines if "enroot_path" in line and not line.startswith(("X ", "R! "))]
     assert len(kept) == 5

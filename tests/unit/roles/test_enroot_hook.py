@@ -1,4 +1,4 @@
-"""The hook of Enroot that makes mount points, called as Enroot 4.1.2 calls it, and what an export then finds."""
+"""Tests of the Enroot hook that creates mount points, called as by Enroot 4.1.2, and of a later export."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 HOOK = Path(__file__).resolve().parents[3] / "roles/enroot/files/etc/enroot/hooks.d/49-busbar-mount-points.sh"
 PMIX = "/var/lib/slurm/slurmd/pmix.41.0"
-# What Pyxis 0.24 writes for --container-mounts=SHARED:/data,FILE:/etc/f (enroot_create_start_config).
+# Config that Pyxis 0.24 writes for --container-mounts=SHARED:/data,FILE:/etc/f (enroot_create_start_config).
 CONFIG = """mounts() {{
 \techo "{shared} /data x-create=auto,rbind"
 \techo "{shared}/a\\040b /with\\040space x-create=auto,rbind,ro"
@@ -28,10 +28,10 @@ hooks() {{
 
 
 class Container:
-    """A container whose file system lies here."""
+    """A container with its root file system in a folder."""
 
     def __init__(self, folder: Path) -> None:
-        """Make it, and what is mounted into it."""
+        """Create the root file system and the sources of its mounts."""
         self.root, self.shared, self.config = folder / "root", folder / "shared", folder / ".enroot_config_x"
         (self.root / "etc").mkdir(parents=True)
         (self.shared / "a b").mkdir(parents=True)
@@ -39,16 +39,16 @@ class Container:
         self.config.write_text(CONFIG.format(shared=self.shared), encoding="utf-8")
 
     def start(self, mounts: str = "", **environment: str) -> None:
-        """Run the hook in the process that sets the container up."""
+        """Run the hook as part of the process that starts the container."""
         words = ['runtime::_start "$@"', str(self.config), str(self.root), "", str(self.config), mounts, "", "sh"]
-        # Enroot has the function from BASH_ENV.
+        # Enroot gets the function from BASH_ENV.
         function = self.root.with_name("functions")
         function.write_text(f"runtime::_start() {{ ( {HOOK}; : ); }}\n", encoding="utf-8")
         given = {"PATH": os.environ["PATH"], "BASH_ENV": str(function), "ENROOT_ROOTFS": str(self.root), **environment}
         subprocess.run(["bash", "--norc", "-c", *words], check=True, env=given, timeout=30)
 
     def mount_point(self, path: str) -> int:
-        """Make a mount point as enroot-mount does (common.h, create_file); its mode."""
+        """Create a mount point as enroot-mount does (common.h, create_file); return its mode."""
         place = self.root / path.lstrip("/")
         place.parent.mkdir(parents=True, exist_ok=True)
         place.mkdir(mode=0, exist_ok=True)
@@ -70,7 +70,7 @@ def container(tmp_path: Path) -> Container:
         ("{shared}", {}, "{shared}"),
     ],
 )
-def test_a_mount_point_can_be_exported(
+def test_mount_points_can_be_exported(
     container: Container, path: str, environment: Mapping[str, str], mounts: str
 ) -> None:
     path = path.format(shared=container.shared)
@@ -79,7 +79,7 @@ def test_a_mount_point_can_be_exported(
     assert container.mount_point(path) == 0o755
 
 
-def test_files_and_what_a_shell_would_work_out_are_left_to_enroot(container: Container) -> None:
+def test_mounts_of_files_and_shell_expansions_are_left_to_enroot(container: Container) -> None:
     container.start("/nowhere:/gone")
     assert not (container.root / "etc/f").exists()
     assert not (container.root / "gone").exists()
@@ -87,7 +87,7 @@ def test_files_and_what_a_shell_would_work_out_are_left_to_enroot(container: Con
     assert not (container.shared / "evil").exists()
 
 
-def test_no_link_of_an_image_leads_out_of_it(container: Container, tmp_path: Path) -> None:
+def test_links_of_an_image_are_not_followed_out_of_it(container: Container, tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
     (container.root / "var").symlink_to(outside)
@@ -96,18 +96,18 @@ def test_no_link_of_an_image_leads_out_of_it(container: Container, tmp_path: Pat
     assert not list(outside.iterdir())
 
 
-def test_a_container_knows_when_it_was_last_started(container: Container) -> None:
+def test_start_updates_the_time_of_the_container(container: Container) -> None:
     os.utime(container.root, (0, 0))
     container.start()
     assert container.root.stat().st_mtime > 10**9
 
 
-def test_without_a_container_it_does_nothing() -> None:
+def test_hook_does_nothing_without_a_container() -> None:
     subprocess.run(["bash", str(HOOK)], check=True, env={"PATH": os.environ["PATH"]}, timeout=30)
 
 
-def test_a_mount_point_of_the_site_can_be_exported(container: Container) -> None:
-    """What role enroot mounts in all containers, its comment lines left out."""
+def test_mount_points_of_the_site_can_be_exported(container: Container) -> None:
+    """These are the mounts that the role enroot adds to all containers, without comment lines."""
     folder = container.shared / "enroot" / "mounts.d"
     folder.mkdir(parents=True)
     file = "/etc/hosts /usr/local/x none x-create=file,bind"

@@ -1,4 +1,4 @@
-"""Tasks of a role that other playbooks start with `tasks_from` find the results that they use."""
+"""Task files that other playbooks run with `tasks_from` register the results that they use."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 TOP = Path(__file__).resolve().parents[3]
 CALLERS = [*TOP.glob("playbooks/**/*.yml"), *TOP.glob("roles/*/tasks/**/*.yml")]
-# Results that a caller sets before it starts the tasks, or that the tasks read only if they are defined.
+# Results that the caller sets, or that the tasks read only if defined.
 GUARDED = re.compile(r"\b(__\w+)(?=[^,|)}]{0,40}(?:\| ?default\(| is (?:not )?(?:un)?defined))")
 
 
 def tasks(value: object) -> Iterator[dict[str, Any]]:
-    """The tasks of a file, those in blocks and plays among them."""
+    """Yield the tasks of a file, including those in blocks and plays."""
     for item in value if isinstance(value, list) else []:
         if isinstance(item, dict):
             yield item
@@ -28,7 +28,7 @@ def tasks(value: object) -> Iterator[dict[str, Any]]:
 
 
 def entries() -> set[tuple[str, str]]:
-    """Role and file of each `tasks_from`."""
+    """Return role and file of each `tasks_from`."""
     found = set()
     for path in CALLERS:
         for task in tasks(yaml.safe_load(path.read_text())):
@@ -40,7 +40,7 @@ def entries() -> set[tuple[str, str]]:
 
 
 def reached(role: Path, name: str, seen: set[str]) -> set[str]:
-    """The files of tasks that a file imports or includes, itself among them."""
+    """Return the task files that a file imports or includes, and the file itself."""
     path = role / "tasks" / f"{name}.yml"
     if name in seen or not path.is_file():
         return seen
@@ -55,7 +55,7 @@ def reached(role: Path, name: str, seen: set[str]) -> set[str]:
 
 
 def results(path: Path) -> set[str]:
-    """The variables that the tasks of a file register or set."""
+    """Return the variables that the tasks of a file register or set."""
     found = set()
     for task in tasks(yaml.safe_load(path.read_text())):
         found |= {task["register"]} if "register" in task else set()

@@ -1,4 +1,4 @@
-"""A shell that nobody logged in to has modules, says nothing of it, and pays for it only where it has none."""
+"""Non-login shells have modules, print nothing, and read Lmod only if modules are not inherited."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ OWN = "/etc/profile.d"
 
 @pytest.fixture
 def bashrc(tmp_path: Path) -> Path:
-    """The block before what Debian begins the file with, and Lmod's own file and ours beside it."""
+    """Write the role's block before the start of Debian's bash.bashrc, with stand-ins for Lmod's file and busbar's."""
     text = BLOCK.read_text(encoding="utf-8").replace(OWN, str(tmp_path))
     path = tmp_path / "bash.bashrc"
     path.write_text(text + '[ -z "${PS1-}" ] && return\necho interactive\n', encoding="utf-8")
@@ -27,7 +27,7 @@ def bashrc(tmp_path: Path) -> Path:
 
 
 def shell(bashrc: Path, command: str, *, before: str = "") -> tuple[int, str]:
-    """What a command says in a shell that read the file."""
+    """Return exit code and output of a command in a shell that read the file."""
     done = subprocess.run(
         ["bash", "--norc", "--noprofile", "-c", f"{before}\n. {bashrc}\n{command}"],
         check=False,
@@ -39,16 +39,16 @@ def shell(bashrc: Path, command: str, *, before: str = "") -> tuple[int, str]:
     return done.returncode, done.stdout + done.stderr
 
 
-def test_it_has_modules_and_says_nothing(bashrc: Path) -> None:
+def test_shell_has_modules_and_prints_nothing(bashrc: Path) -> None:
     assert shell(bashrc, "module avail; echo $MODULEPATH $__busbar_file") == (0, "module avail\n/tree\n")
 
 
-def test_a_shell_that_inherited_them_keeps_them(bashrc: Path) -> None:
+def test_inherited_modules_are_kept(bashrc: Path) -> None:
     told = shell(bashrc, "module; echo path:$MODULEPATH", before='module() { echo "the own"; }')
     assert told == (0, "the own\npath:\n")
 
 
-def test_a_host_whose_lmod_is_gone_still_has_its_shell(bashrc: Path) -> None:
+def test_shell_works_without_lmod(bashrc: Path) -> None:
     for name in ("lmod.sh", "zz-busbar-modules.sh"):
         (bashrc.parent / name).unlink()
     assert shell(bashrc, "echo $?; set -e; . " + str(bashrc) + "; echo whole")[1].endswith("whole\n")

@@ -1,4 +1,4 @@
-"""The examples as users get them: scripts that shellcheck accepts, run here with a Slurm that only takes notes."""
+"""Tests of the example scripts: shellcheck accepts them, and they run with a stand-in for Slurm that logs calls."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ OPTIONS: dict[str, Any] = {
     "examples_time": "01:00:00",
     "examples_login": "login",
 }
-# Each notes how it was called; srun runs what BEHAVIOUR says, as a rank would.
+# Each stand-in logs its call; srun runs the shell code in BEHAVIOUR as a rank.
 PROGRAM = """\
 #!/bin/bash
 printf '%s %s\\n' "${0##*/}" "$*" >>"$NOTES"
@@ -48,7 +48,7 @@ esac
 
 
 def rendered(name: str, **options: Any) -> str:  # noqa: ANN401 - any option
-    """A script as the role writes it."""
+    """Return a script as the role writes it."""
     loader = FileSystemLoader(ROLE / "templates")
     environment = Environment(  # noqa: S701 - shell, not HTML
         loader=loader, trim_blocks=True, undefined=StrictUndefined, keep_trailing_newline=True
@@ -71,10 +71,10 @@ def sbatch_options(text: str) -> dict[str, str]:
 
 
 class Job:
-    """A script that runs here, in a folder of its own."""
+    """A script that runs in a folder of its own."""
 
     def __init__(self, folder: Path, script: str) -> None:
-        """Make the programs that it calls."""
+        """Create stand-ins for the programs that the script calls."""
         self.folder, self.notes, self.script = folder, folder / "notes", folder / "script"
         self.script.write_text(script, encoding="utf-8")
         (folder / "bin").mkdir()
@@ -94,7 +94,7 @@ class Job:
         }
 
     def start(self, behaviour: str, *arguments: str, **environment: str) -> subprocess.Popen[str]:
-        """Begin, with srun behaving as it is told."""
+        """Start the script; srun runs `behaviour`."""
         return subprocess.Popen(
             ["bash", str(self.script), *arguments],
             env={**self.environment, "BEHAVIOUR": behaviour, **environment},
@@ -105,13 +105,13 @@ class Job:
         )
 
     def run(self, behaviour: str, *arguments: str, **environment: str) -> tuple[int, str, str]:
-        """Its exit code, what it printed, and how it called others."""
+        """Run the script; return its exit code, its output and its calls."""
         child = self.start(behaviour, *arguments, **environment)
         output = child.communicate(timeout=60)[0]
         return child.returncode, output, self.noted()
 
     def noted(self) -> str:
-        """How it called others so far."""
+        """Return the calls so far."""
         return self.notes.read_text(encoding="utf-8") if self.notes.exists() else ""
 
 
@@ -124,7 +124,7 @@ def job(tmp_path: Path) -> Job:
 @pytest.mark.parametrize(
     "more", [{}, {"__examples_gpus_per_node": 0, "examples_partition": "gpu", "examples_image": "a"}]
 )
-def test_shellcheck_has_nothing_to_say(name: str, more: dict[str, Any], tmp_path: Path) -> None:
+def test_shellcheck_accepts_the_scripts(name: str, more: dict[str, Any], tmp_path: Path) -> None:
     if shutil.which("shellcheck") is None:
         pytest.skip("no shellcheck here")
     (tmp_path / name).write_text(rendered(name, **more), encoding="utf-8")
@@ -132,7 +132,7 @@ def test_shellcheck_has_nothing_to_say(name: str, more: dict[str, Any], tmp_path
     assert done.returncode == 0, done.stdout
 
 
-def test_a_rank_for_each_gpu_and_none_where_there_is_none() -> None:
+def test_one_rank_per_gpu_and_one_per_node_without_gpus() -> None:
     options = sbatch_options(rendered("ddp"))
     assert (options["ntasks-per-node"], options["gpus-per-node"], options["nodes"]) == ("8", "8", "2")
     assert "partition" not in options
@@ -144,7 +144,7 @@ def test_a_rank_for_each_gpu_and_none_where_there_is_none() -> None:
     assert sbatch_options(rendered("hello_gpu"))["gpus-per-node"] == "1"
 
 
-def test_the_ranks_meet_in_a_file_that_is_the_users_alone(job: Job) -> None:
+def test_ranks_rendezvous_in_a_private_file(job: Job) -> None:
     look = 'stat -c "%a %u" "${RENDEZVOUS%/*}"; echo "$MASTER_ADDR $MASTER_PORT $OMP_NUM_THREADS $RENDEZVOUS_SECRET"'
     code, output, notes = job.run(look, "--steps", "7")
     mode, line = output.splitlines()
@@ -158,19 +158,19 @@ def test_the_ranks_meet_in_a_file_that_is_the_users_alone(job: Job) -> None:
     assert called.endswith(told)
     assert "--container-image" not in called
     assert secret not in notes
-    # Nothing of it stays, and the next run has other words.
+    # The files are removed, and the next run has a new secret.
     assert list((job.folder / "ddp-30007").iterdir()) == []
     assert secret not in job.run(look)[1]
 
 
-def test_without_locks_the_ranks_meet_at_a_port_with_a_secret(job: Job) -> None:
+def test_without_file_locks_ranks_rendezvous_at_a_port_with_a_secret(job: Job) -> None:
     executable(job.folder / "bin" / "flock", "#!/bin/sh\nexit 69\n")
     code, output, _notes = job.run('env | grep -o "^RENDEZVOUS[A-Z_]*"')
     assert (code, output) == (0, "RENDEZVOUS_SECRET\n")
 
 
 @pytest.mark.parametrize("name", [*TRAININGS, *OTHERS])
-def test_an_image_is_handed_to_pyxis(name: str, tmp_path: Path) -> None:
+def test_image_is_passed_to_pyxis(name: str, tmp_path: Path) -> None:
     job = Job(tmp_path, rendered(name))
     job.run("true", IMAGE="nvcr.io#nvidia/pytorch:25.10-py3")
     assert "--container-image=nvcr.io#nvidia/pytorch:25.10-py3 --container-mounts=" in job.noted()
@@ -183,7 +183,7 @@ def test_an_image_is_handed_to_pyxis(name: str, tmp_path: Path) -> None:
     assert "--container-image" not in job.noted()
 
 
-# What a script exports for its ranks, and what its user gives it for them.
+# Variables that a script exports to its ranks, and variables that users set for them.
 MEETING = {"MASTER_ADDR", "MASTER_PORT", "OMP_NUM_THREADS", "RENDEZVOUS", "RENDEZVOUS_SECRET"}
 EXPORTED: dict[str, set[str]] = {
     **dict.fromkeys(TRAININGS, MEETING),
@@ -196,8 +196,8 @@ EXPORTED: dict[str, set[str]] = {
 
 
 @pytest.mark.parametrize("name", EXPORTED)
-def test_no_variable_of_an_image_beats_that_of_the_job(name: str, tmp_path: Path) -> None:
-    """Pyxis 0.24 (README, --container-env) gives a task the image's value, but for variables that are named to it."""
+def test_variables_of_the_job_override_those_of_the_image(name: str, tmp_path: Path) -> None:
+    """In Pyxis 0.24 the image's value wins, except for variables listed in --container-env (README)."""
     exported = {
         word
         for line in re.findall(r"^ *(?:if .*then )?export (.*?)(?:; fi)?$", rendered(name), re.MULTILINE)
@@ -219,21 +219,21 @@ def test_no_variable_of_an_image_beats_that_of_the_job(name: str, tmp_path: Path
     ("behaviour", "code", "requeued"),
     [("exit 75", 75, True), ("exit 137", 137, True), ("exit 1", 1, False), ("exit 2", 2, False), ("true", 0, False)],
 )
-def test_what_may_get_better_is_requeued(job: Job, behaviour: str, code: int, requeued: bool) -> None:  # noqa: FBT001
+def test_only_transient_failures_are_requeued(job: Job, behaviour: str, code: int, requeued: bool) -> None:  # noqa: FBT001
     ended, _output, notes = job.run(behaviour)
     assert ended == code
     assert ("scontrol requeue 30007" in notes) is requeued
 
 
-def test_it_is_not_requeued_for_ever(job: Job) -> None:
+def test_number_of_requeues_is_limited(job: Job) -> None:
     _code, output, notes = job.run("exit 75", SLURM_RESTART_COUNT="10")
     assert "scontrol requeue" not in notes
     assert "exited with status 75 after 10 restarts: giving up" in output
 
 
 @pytest.mark.parametrize("name", ["ddp_torchrun", "scaling"])
-def test_torchruns_agents_meet_in_a_file_and_open_no_port(name: str, tmp_path: Path) -> None:
-    """A torch without libuv opens no store at a port: elastic/rendezvous asks for it whatever USE_LIBUV says (2.6)."""
+def test_agents_of_torchrun_rendezvous_in_a_file_without_a_port(name: str, tmp_path: Path) -> None:
+    """Without libuv, torch has no store at a port: elastic/rendezvous uses libuv whatever USE_LIBUV says (2.6)."""
     job = Job(tmp_path, rendered(name))
     _code, output, notes = job.run('echo "$TORCH_DISABLE_SHARE_RDZV_TCP_STORE ${RENDEZVOUS%/*}"')
     flag, folder = output.splitlines()[0].split()
@@ -250,23 +250,23 @@ def test_torchruns_agents_meet_in_a_file_and_open_no_port(name: str, tmp_path: P
     assert "--rdzv_" not in notes
 
 
-def test_torchrun_is_given_another_try_only_where_something_was_learned(tmp_path: Path) -> None:
+def test_torchrun_is_requeued_only_with_a_checkpoint(tmp_path: Path) -> None:
     job = Job(tmp_path, rendered("ddp_torchrun"))
     assert "scontrol requeue" not in job.run("exit 1")[2]
     (tmp_path / "ddp-30007" / "checkpoint.pt").touch()
     assert "scontrol requeue 30007" in job.run("exit 1")[2]
 
 
-def test_what_one_rank_cannot_do_is_not_tried_again_although_srun_killed_the_others(job: Job) -> None:
+def test_permanent_failure_of_a_rank_is_not_requeued_although_srun_killed_the_others(job: Job) -> None:
     code, output, notes = job.run('echo "gpu2: no torch" >"$SLURM_SUBMIT_DIR/ddp-30007/no-restart"; exit 143')
     assert code == 143
     assert "ddp: exited with status 143, not requeued: gpu2: no torch\n" in output
     assert "scontrol requeue" not in notes
-    # What is from an earlier run is no reason.
+    # A reason of an earlier run is ignored.
     assert "scontrol requeue 30007" in job.run("exit 143")[2]
 
 
-def test_a_cancelled_job_is_not_requeued(job: Job) -> None:
+def test_cancelled_job_is_not_requeued(job: Job) -> None:
     child = job.start("trap 'exit 75' TERM; touch ready; while :; do sleep 0.1; done")
     deadline = time.monotonic() + 30
     while not (job.folder / "ready").exists() and time.monotonic() < deadline:
@@ -280,7 +280,7 @@ def test_a_cancelled_job_is_not_requeued(job: Job) -> None:
     assert "scontrol requeue" not in job.noted()
 
 
-def test_jupyter_tells_the_tunnel_and_not_the_token(tmp_path: Path) -> None:
+def test_jupyter_prints_the_tunnel_command_and_not_the_token(tmp_path: Path) -> None:
     job = Job(tmp_path, rendered("jupyter"))
     file = '"$HOME"/.jupyter-*.token'
     behaviour = f'stat -c "mode %a" {file}; [ "$(cat {file})" = "$JUPYTER_TOKEN" ] && echo same; cp {file} "$HOME/seen"'
@@ -296,7 +296,7 @@ def test_jupyter_tells_the_tunnel_and_not_the_token(tmp_path: Path) -> None:
     assert list(tmp_path.glob(".jupyter-*")) == []
 
 
-def test_without_jupyter_the_job_says_what_to_do(tmp_path: Path) -> None:
+def test_missing_jupyter_is_reported_with_the_remedy(tmp_path: Path) -> None:
     job = Job(tmp_path, rendered("jupyter"))
     (tmp_path / "bin" / "jupyter").unlink()
     code, output, notes = job.run("true", PATH=f"{tmp_path / 'bin'}:/usr/bin:/bin")
@@ -304,8 +304,8 @@ def test_without_jupyter_the_job_says_what_to_do(tmp_path: Path) -> None:
     assert "jupyter: not found on gpu1: load a module, activate an environment that has it, or set IMAGE" in output
 
 
-def test_the_ranks_have_the_cpus_that_were_asked_for(job: Job, tmp_path: Path) -> None:
-    """A step has one CPU per task unless srun is told otherwise (since Slurm 22.05, srun(1), --cpus-per-task)."""
+def test_ranks_have_the_requested_cpus(job: Job, tmp_path: Path) -> None:
+    """Since Slurm 22.05 a step has one CPU per task unless srun has --cpus-per-task (srun(1))."""
     assert sbatch_options(rendered("ddp"))["cpus-per-task"] == "14"
     assert sbatch_options(rendered("ddp_torchrun"))["cpus-per-task"] == str(8 * 14)
     assert "cpus-per-task" not in sbatch_options(rendered("fsdp", __examples_cpus_per_rank=0))
@@ -318,7 +318,7 @@ def test_the_ranks_have_the_cpus_that_were_asked_for(job: Job, tmp_path: Path) -
     assert torchrun.run('echo "$OMP_NUM_THREADS"', SLURM_CPUS_PER_TASK="112")[1] == "14\n"
 
 
-# As nccl-tests print it; a program without MPI is rank 0 of a world of its own in each task.
+# Output of nccl-tests; without MPI, each task is rank 0 of its own world.
 TABLE = """echo '# nThread 1 nGpus 1 minBytes 8388608 maxBytes 8388608 step: 2(factor) warmup iters: 1 iters: 20'
 echo '# Using devices'
 for rank in {ranks}; do echo "#  Rank  $rank Group  0 Pid   6899 on gpu1 device  0 [0000:04:00] NVIDIA H100"; done
@@ -326,7 +326,7 @@ echo '  8388608  2097152  float  sum  -1  52.1  161.01  140.88      0    51.8  1
 """
 
 
-def test_an_all_reduce_without_mpi_is_not_a_result(tmp_path: Path) -> None:
+def test_all_reduce_without_mpi_fails(tmp_path: Path) -> None:
     job = Job(tmp_path, rendered("all_reduce"))
     code, output, _notes = job.run(TABLE.format(ranks="0 1"), SLURM_NTASKS="2")
     assert code == 0, output
@@ -336,12 +336,12 @@ def test_an_all_reduce_without_mpi_is_not_a_result(tmp_path: Path) -> None:
     assert "all_reduce: 2 tables of 2 ranks (expected one of 2): the ranks are not connected" in output
     assert "all_reduce_perf was built without MPI" in output
     assert job.run(TABLE.format(ranks="0"), SLURM_NTASKS="2")[0] == 1
-    # What fails by itself, or prints no such table, ends as it ends.
+    # The exit code of a failed program, or of one without such a table, is kept.
     assert job.run("exit 7", SLURM_NTASKS="2")[0] == 7
     assert job.run("echo sum", SLURM_NTASKS="2")[0] == 0
 
 
-# What a torchrun of this many ranks would do: rank 0 writes what it measured, the more ranks the faster.
+# Stands for torchrun with this many ranks: rank 0 writes the measurement, which is faster with more ranks.
 MEASURED = """
 import json, os, pathlib, re, subprocess, sys
 words = pathlib.Path(os.environ["NOTES"]).read_text().splitlines()[-1].split()
@@ -359,14 +359,14 @@ pathlib.Path(words[-1]).write_text(json.dumps(found))
 """
 
 
-def test_scaling_prints_a_table_of_one_gpu_one_node_and_more_nodes(tmp_path: Path) -> None:
+def test_scaling_prints_a_table_of_one_gpu_one_node_and_several_nodes(tmp_path: Path) -> None:
     job = Job(tmp_path, rendered("scaling"))
     (tmp_path / "rank.py").write_text(MEASURED, encoding="utf-8")
     table = {"TABLE": str(ROLE / "files" / "train_table.py"), "SLURM_NNODES": "3", "SLURM_CPUS_PER_TASK": "112"}
     code, output, notes = job.run('python3 "$HOME/rank.py"', "--model", "resnet152", BATCHES="64 128", **table)
     assert code == 0, output
     runs = [line for line in output.splitlines() if line.startswith("torchrun")]
-    # 51200 samples each, so the fewer steps the more ranks there are.
+    # Each run has 51200 samples, so more ranks take fewer steps.
     scales = [(1, 1, 800), (1, 8, 100), (2, 8, 50), (3, 8, 33)]
     assert runs[:4] == [f"torchrun {nodes} {each} {steps} True" for nodes, each, steps in scales]
     assert len(runs) == 8
@@ -383,7 +383,7 @@ def test_scaling_prints_a_table_of_one_gpu_one_node_and_more_nodes(tmp_path: Pat
     assert list((tmp_path / "ddp-30007").glob(".rendezvous*")) == []
 
 
-def test_a_failed_training_adds_no_row_and_no_success(tmp_path: Path) -> None:
+def test_failed_training_adds_no_row_and_fails_the_job(tmp_path: Path) -> None:
     job = Job(tmp_path, rendered("scaling", __examples_gpus_per_node=1))
     (tmp_path / "rank.py").write_text(MEASURED, encoding="utf-8")
     table = {"TABLE": str(ROLE / "files" / "train_table.py"), "SLURM_NNODES": "2"}
@@ -403,7 +403,7 @@ def test_a_failed_training_adds_no_row_and_no_success(tmp_path: Path) -> None:
         ("apptainer", "apptainer exec /images/it.sif python3 x.py"),
     ],
 )
-def test_a_command_runs_in_each_runtime(name: str, called: str, tmp_path: Path) -> None:
+def test_command_runs_in_each_runtime(name: str, called: str, tmp_path: Path) -> None:
     job = Job(tmp_path, rendered(name))
     program = called.split(maxsplit=1)[0]
     image = next(word for word in called.split() if word.startswith("/images"))
@@ -420,6 +420,6 @@ def test_a_command_runs_in_each_runtime(name: str, called: str, tmp_path: Path) 
     assert f"{name}: no image: sbatch --export=ALL,IMAGE=" in output
 
 
-def test_the_scripts_are_executable() -> None:
+def test_scripts_are_executable() -> None:
     for name in ("train_ddp.py", "train_table.py", "mpi_sum.py"):
         assert (ROLE / "files" / name).stat().st_mode & stat.S_IXUSR

@@ -14,7 +14,7 @@ from busbar.paths import collection
 
 ROLES = collection() / "roles"
 DECLARED = sorted(path.parents[1].name for path in ROLES.glob("*/meta/ports.yml"))
-# What holds for a role that a site configures by an option that is not a role's own, or by another's.
+# Defaults for options that are no option of the role itself: Ansible's own, or another role's.
 DERIVED = {"ssh_port": "ansible_port | default(22)"}
 
 
@@ -31,7 +31,7 @@ def test_every_declaration_is_read() -> None:
 
 
 @pytest.mark.parametrize("role", DECLARED)
-def test_a_declaration_says_what_where_and_from_where(role: str) -> None:
+def test_declaration_has_service_condition_ports_and_sources(role: str) -> None:
     for service in services(role):
         assert set(service) - {"protocol"} == {"service", "when", "ports", "from"}
         assert service.get("protocol", "tcp") in ("tcp", "udp")
@@ -40,7 +40,7 @@ def test_a_declaration_says_what_where_and_from_where(role: str) -> None:
 
 
 @pytest.mark.parametrize("role", DECLARED)
-def test_a_default_is_that_of_the_role(role: str) -> None:
+def test_defaults_in_declarations_match_the_role(role: str) -> None:
     defaults = yaml.safe_load((ROLES / role / "defaults/main.yml").read_text())
     text = (ROLES / role / "meta/ports.yml").read_text()
     for option, default in re.findall(rf"\b({role}_\w+) \| default\(((?:[^()]|\([^()]*\))*)\)", text):
@@ -51,7 +51,7 @@ def test_a_default_is_that_of_the_role(role: str) -> None:
 
 
 def test_every_port_that_a_role_offers_is_declared() -> None:
-    """An option that names a port, of a service that others than its own host reach."""
+    """Checks options that name a port of a service that other hosts connect to."""
     within = {"dcgm_port", "jupyterhub_proxy_port", "jupyterhub_proxy_api_port"}
     declared = {
         option

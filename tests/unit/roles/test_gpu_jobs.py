@@ -1,4 +1,4 @@
-"""Which job has which GPU: the program that slurmd calls as prolog and epilog, run with a directory of its own."""
+"""Tests of the program that records which job uses which GPU; slurmd runs it as prolog and epilog."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PROGRAM = collection() / "roles/slurm/files/gpu_jobs"
 SMI = """#!/bin/bash
 [ "$1" = -q ] && cat "${0%/*}/q.txt" || cat "${0%/*}/list.txt"
 """
-# GPU 0 is divided, GPU 1 is whole. Only what the program reads of the two outputs of nvidia-smi.
+# GPU 0 has MIG instances, GPU 1 has none. Only the lines of nvidia-smi that the program reads.
 SMI_Q = """
 GPU 00000000:07:00.0
     MIG Device
@@ -41,10 +41,10 @@ GPU 1: NVIDIA H100 80GB HBM3 (UUID: GPU-bbbb)
 
 
 class Node:
-    """A node with the program under its names."""
+    """A node with the program under its three names."""
 
     def __init__(self, folder: Path) -> None:
-        """Lay it into a folder; devices are eight files in the order of their minors."""
+        """Install the program in a folder; there are eight device files in the order of their minors."""
         self.scripts, self.jobs = folder / "scripts", folder / "jobs"
         self.scripts.mkdir()
         for name in ("prolog", "epilog", "clean"):
@@ -59,7 +59,7 @@ class Node:
         (self.scripts / "gpu_jobs.conf").write_text(text, encoding="utf-8")
 
     def run(self, name: str, job: object = "", gpus: str = "", **environment: str) -> str:
-        """Run it as slurmd would; what it said. It never fails."""
+        """Run the program as slurmd does; return its errors. It always exits with 0."""
         given = {"SLURM_JOB_ID": str(job), **({"SLURM_JOB_GPUS": gpus} if gpus else {}), **environment}
         command = ["bash", str(self.scripts / f"gpu_jobs_{name}")]
         done = subprocess.run(command, check=False, capture_output=True, text=True, env=given)
@@ -67,7 +67,7 @@ class Node:
         return done.stderr
 
     def seen(self) -> dict[str, list[str]]:
-        """What dcgm-exporter reads: lines by file whose name is a number."""
+        """Return the lines that dcgm-exporter reads, by the file that is named after a GPU."""
         found = self.jobs.glob("[0-9]*")
         return {path.name: path.read_text(encoding="utf-8").splitlines() for path in sorted(found)}
 
@@ -77,15 +77,15 @@ def node(tmp_path: Path) -> Node:
     return Node(tmp_path)
 
 
-def test_a_job_is_noted_with_its_gpus_and_forgotten_after_it(node: Node) -> None:
+def test_job_is_recorded_with_its_gpus_and_removed_at_its_end(node: Node) -> None:
     node.run("prolog", 12, "0,2-3")
     assert node.seen() == {"0": ["12"], "2": ["12"], "3": ["12"]}
     node.run("epilog", 12, "0,2-3")
-    # One empty line: without any, older exporters leave the GPU out.
+    # One empty line: older exporters omit a GPU whose file has no line.
     assert node.seen() == {"0": [""], "2": [""], "3": [""]}
 
 
-def test_jobs_that_share_a_gpu_are_all_named(node: Node) -> None:
+def test_all_jobs_of_a_shared_gpu_are_recorded(node: Node) -> None:
     node.run("prolog", 12, "0")
     node.run("prolog", 9, "0,1")
     assert node.seen() == {"0": ["12", "9"], "1": ["9"]}
@@ -93,38 +93,38 @@ def test_jobs_that_share_a_gpu_are_all_named(node: Node) -> None:
     assert node.seen() == {"0": ["9"], "1": ["9"]}
 
 
-def test_a_prolog_that_runs_twice_notes_once(node: Node) -> None:
+def test_second_prolog_of_a_job_adds_no_record(node: Node) -> None:
     node.run("prolog", 12, "0")
     node.run("prolog", 12, "1")
     assert node.seen() == {"0": [""], "1": ["12"]}
 
 
-def test_jobs_without_gpus_leave_no_trace(node: Node) -> None:
+def test_jobs_without_gpus_are_not_recorded(node: Node) -> None:
     assert node.run("prolog", 12) == ""
     assert node.run("epilog", 12) == ""
     assert not node.jobs.exists()
 
 
 @pytest.mark.parametrize("job", ["", "../../etc", "12;x", "-1"])
-def test_strange_numbers_of_jobs_are_passed_over(node: Node, job: str) -> None:
+def test_invalid_job_ids_are_ignored(node: Node, job: str) -> None:
     node.run("prolog", job, "0")
     node.run("epilog", job, "0")
     assert not node.jobs.exists()
 
 
-def test_a_directory_that_cannot_be_made_fails_no_job(node: Node) -> None:
+def test_prolog_succeeds_if_the_directory_cannot_be_created(node: Node) -> None:
     node.configure(directory="/proc/busbar")
     node.run("prolog", 12, "0")
     node.run("epilog", 12, "0")
 
 
-def test_users_cannot_write_there(node: Node) -> None:
+def test_users_cannot_write_to_the_directory(node: Node) -> None:
     node.run("prolog", 12, "0")
     modes = [path.stat().st_mode & 0o777 for path in (node.jobs, node.jobs / "jobs", node.jobs / "0")]
     assert modes == [0o755, 0o755, 0o644]
 
 
-def test_many_at_once_lose_nothing(node: Node) -> None:
+def test_concurrent_prologs_lose_no_record(node: Node) -> None:
     environment = {**os.environ, "SLURM_JOB_GPUS": "0"}
     command = ["bash", str(node.scripts / "gpu_jobs_prolog")]
     jobs = [subprocess.Popen(command, env={**environment, "SLURM_JOB_ID": str(job)}) for job in range(100, 112)]
@@ -132,7 +132,7 @@ def test_many_at_once_lose_nothing(node: Node) -> None:
     assert node.seen() == {"0": [str(job) for job in range(100, 112)]}
 
 
-def test_a_job_that_is_gone_without_an_epilog_is_forgotten(node: Node) -> None:
+def test_job_that_ended_without_an_epilog_is_removed(node: Node) -> None:
     node.run("prolog", 12, "0")
     old = node.jobs / "jobs" / "12"
     os.utime(old, (0, 0))
@@ -141,7 +141,7 @@ def test_a_job_that_is_gone_without_an_epilog_is_forgotten(node: Node) -> None:
     assert node.seen() == {"0": ["13"]}
 
 
-def test_a_job_that_runs_for_long_is_not(node: Node) -> None:
+def test_record_of_a_running_job_is_kept(node: Node) -> None:
     node.run("prolog", 12, "0")
     os.utime(node.jobs / "jobs" / "12", (0, 0))
     step = subprocess.Popen(["bash", "-c", "exec -a 'slurmstepd: [12.extern]' sleep 60"])
@@ -156,7 +156,7 @@ def test_a_job_that_runs_for_long_is_not(node: Node) -> None:
 
 
 def minors(node: Node, by_address: Mapping[str, int]) -> None:
-    """What the driver says of its device files."""
+    """Write the driver's minor numbers of GPUs by PCI address."""
     for address, minor in by_address.items():
         place = node.scripts / "gpus" / address
         place.mkdir(parents=True)
@@ -164,15 +164,15 @@ def minors(node: Node, by_address: Mapping[str, int]) -> None:
         (place / "information").write_text(text, encoding="utf-8")
 
 
-def test_device_files_are_numbered_otherwise_than_dcgm_does(node: Node) -> None:
+def test_numbers_of_device_files_are_mapped_to_those_of_dcgm(node: Node) -> None:
     minors(node, {"0000:07:00.0": 2, "0000:0f:00.0": 3, "0000:47:00.0": 0, "0000:b7:00.0": 12})
     node.configure(devices="/dev/nvidia[0,2-3,12]")
     node.run("prolog", 12, "0,2")
-    # Positions 0 and 2 are nvidia0 and nvidia3, the third and the second by address.
+    # Positions 0 and 2 are nvidia0 and nvidia3, the third and second GPU by PCI address.
     assert sorted(node.seen()) == ["1", "2"]
 
 
-def test_gpus_that_slurmd_detects_are_numbered_alike(node: Node) -> None:
+def test_gpus_detected_by_nvml_have_the_numbers_of_dcgm(node: Node) -> None:
     minors(node, {"0000:07:00.0": 2, "0000:0f:00.0": 3})
     node.configure(numbers="nvml")
     node.run("prolog", 12, "1")
@@ -184,7 +184,7 @@ def test_gpus_that_slurmd_detects_are_numbered_alike(node: Node) -> None:
     [
         ("0", "", "0 1 2", ["0.2"]),
         ("1,2", "", "0 1 2", ["0.9", "1"]),
-        # Slurm numbers the small instance first where its type stands first in slurm.conf.
+        # Slurm numbers the small instance first if its type comes first in slurm.conf.
         ("0", "", "1 0 2", ["0.9"]),
         ("1-2", "", "1 0 2", ["0.2", "1"]),
         ("0", "", "", ["0.2"]),
@@ -204,7 +204,7 @@ def test_mig_instances_are_distinguished(node: Node, gpus: str, visible: str, pl
     assert sorted(node.seen()) == wanted
 
 
-def test_without_nvidia_smi_a_job_with_mig_runs_all_the_same(node: Node) -> None:
+def test_job_with_mig_starts_without_nvidia_smi(node: Node) -> None:
     node.configure(mig="yes")
     assert "the DCGM GPUs of SLURM_JOB_GPUS=0 are unknown" in node.run("prolog", 12, "0")
     assert node.seen() == {}

@@ -1,4 +1,4 @@
-"""Series that Prometheus records of GPUs and their jobs, as promtool works them out."""
+"""Tests of the recording rules for GPUs and their jobs with promtool."""
 
 from __future__ import annotations
 
@@ -8,6 +8,6 @@ from busbar.paths import collection
 from promtool import promtool
 
 
-def test_a_job_is_joined_with_its_user_and_nothing_is_joined_with_many() -> None:
+def test_jobs_are_joined_with_their_user_one_to_one() -> None:
     promtool("check", "rules", collection() / "roles/prometheus/files/rules/gpu.yml")
     promtool("test", "rules", "rules.yml", cwd=Path(__file__).parent / "gpu")

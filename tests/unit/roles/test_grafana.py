@@ -1,4 +1,4 @@
-"""Grafana's files, read as Grafana reads them, and what is refused."""
+"""Tests of Grafana's files, parsed as Grafana does, and of refused options."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ REPOSITORY = {
     "repository_key_url": "https://mirror.invalid/grafana/gpg.key",
     "repository_fingerprint": "0" * 40,
 }
-# As Grafana's documentation on provisioning describes the files; what it does not know it would ignore in silence.
+# Keys of the files in Grafana's documentation on provisioning; Grafana ignores unknown keys silently.
 DATASOURCES = {
     "type": "object",
     "required": ["apiVersion", "datasources"],
@@ -146,7 +146,7 @@ TLS = {
 
 
 @pytest.mark.parametrize("change", [{}, TLS, {"datasources": [{"name": "A", "type": "alertmanager", "uid": "a"}]}])
-def test_provisioning_is_as_grafana_documents_it(change: dict[str, Any]) -> None:
+def test_provisioning_has_only_documented_keys(change: dict[str, Any]) -> None:
     sources = datasources(**change)
     if change.get("datasources"):
         assert sources["datasources"].pop()["name"] == "A"
@@ -158,7 +158,7 @@ def test_provisioning_is_as_grafana_documents_it(change: dict[str, Any]) -> None
     assert providers["providers"][0]["options"]["path"] == "/etc/grafana/dashboards"
 
 
-def test_with_tls_all_is_encrypted_checked_and_known_by_a_password_in_a_file_of_its_own() -> None:
+def test_tls_encrypts_all_connections_and_adds_a_password_and_a_ca() -> None:
     source = datasources(**TLS)["datasources"][0]
     assert source["basicAuth"] is True
     assert source["basicAuthUser"] == "busbar"
@@ -172,14 +172,14 @@ def test_with_tls_all_is_encrypted_checked_and_known_by_a_password_in_a_file_of_
 
 
 @pytest.mark.parametrize("change", [{}, TLS])
-def test_no_file_that_others_may_read_in_a_diff_holds_a_password(change: dict[str, Any]) -> None:
+def test_files_whose_diff_is_shown_contain_no_password(change: dict[str, Any]) -> None:
     for path in ("grafana.ini", "provisioning/datasources/busbar.yml", "provisioning/dashboards/busbar.yml"):
         found = text(path, **change)
         assert PASSWORD not in found
         assert "of-prometheus" not in found
 
 
-def test_grafana_is_closed() -> None:
+def test_anonymous_access_sign_up_and_reporting_are_disabled() -> None:
     found = config()
     assert found["server"]["http_addr"] == "10.0.0.10"
     assert found["security"]["admin_password"].startswith("$__file{")
@@ -195,7 +195,7 @@ def test_grafana_is_closed() -> None:
     assert found["security"]["disable_gravatar"] == "true"
 
 
-def test_a_site_adds_to_the_configuration_and_overrides_it() -> None:
+def test_site_configuration_extends_and_overrides_the_default() -> None:
     found = config(
         settings={"users": {"default_theme": "light"}, "news": {"news_feed_enabled": True}, "smtp": {"a": 1}}
     )
@@ -206,7 +206,7 @@ def test_a_site_adds_to_the_configuration_and_overrides_it() -> None:
 
 
 @pytest.mark.parametrize(("name", "option"), [("grafana.ini", "settings"), ("datasources/busbar.yml", "datasources")])
-def test_a_diff_hides_what_a_site_adds(name: str, option: str) -> None:
+def test_diff_hides_additions_of_a_site(name: str, option: str) -> None:
     tasks = yaml.safe_load((TOP / "roles/grafana/tasks/grafana.yml").read_text(encoding="utf-8"))
     listed = [each for task in tasks for each in task.get("busbar.cluster.templates", {}).get("files", [])]
     (file,) = (each for each in listed if each["dest"].endswith(name))
@@ -214,12 +214,12 @@ def test_a_diff_hides_what_a_site_adds(name: str, option: str) -> None:
     assert worked_out(file["hidden"], **{f"grafana_{option}": []}) is False
 
 
-def test_a_folder_may_have_any_character() -> None:
+def test_name_of_a_folder_may_have_any_character() -> None:
     found = text("provisioning/dashboards/busbar.yml", folder="\U0001f4ca")
     assert yaml.safe_load(found)["providers"][0]["folder"] == "\U0001f4ca"
 
 
-def test_an_address_of_ipv6_is_written_as_one() -> None:
+def test_ipv6_address_is_written_in_brackets() -> None:
     assert value("grafana", "__grafana_url", **options({"address": "fd00::10"})) == "http://[fd00::10]:3000"
 
 
@@ -261,7 +261,7 @@ def test_what_is_refused(change: dict[str, Any], keys: list[str]) -> None:
         assert not password or password not in item["problem"]
 
 
-def test_the_prometheus_of_the_other_host_is_a_source_of_its_own_with_the_same_access() -> None:
+def test_prometheus_of_another_host_is_a_data_source_with_the_same_credentials() -> None:
     others = {"mon2": "https://10.0.0.11:9090"}
     ours, other = datasources(**TLS, prometheus_others=others)["datasources"]
     assert (ours["isDefault"], other["isDefault"]) == (True, False)

@@ -1,4 +1,4 @@
-"""Limits that healthy nodes would break are refused before a node is touched."""
+"""Limits that healthy nodes would exceed are refused before a node is changed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 import pytest
 from plays import play_of, played
 
-# With these limits a counter that stands still, a clock that is right or an nvidia-smi that answers would be a fault.
+# With these limits a constant counter, a correct clock or a responding nvidia-smi would be a fault.
 BROKEN = {
     "node_health_drain_percent": 0,
     "node_health_pcie_replays_per_minute": -1,
@@ -28,7 +28,7 @@ HOSTS = {
 
 @pytest.fixture(scope="module")
 def said(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The output of one check of the options of all hosts."""
+    """Return the output of one check of the options of all hosts."""
     return played(tmp_path_factory.mktemp("site"), play_of("node_health", "options"), {"hosts": HOSTS})[1]
 
 
@@ -42,7 +42,7 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> str:
         ("misspelt", ["misspelt: node_health_severities.clocks: ", "did you mean clock?"]),
     ],
 )
-def test_limits_that_healthy_nodes_would_break_are_refused(said: str, host: str, expected: list[str]) -> None:
+def test_limits_that_healthy_nodes_would_exceed_are_refused(said: str, host: str, expected: list[str]) -> None:
     assert [words for words in expected if words not in said] == []
     assert re.search(rf"{host} : ok=1 changed=0 unreachable=0 failed=1 ", said), said
 

@@ -1,4 +1,4 @@
-"""Which of several file servers gives the homes their quotas."""
+"""Tests that select the file server that sets the quotas of homes."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ ROLE = Path(__file__).resolve().parents[3] / "roles/home_quota"
         (["/shared"], "/shared/home", True),
         (["/data", "/shared/"], "/shared/home", True),
         (["/shared/home"], "/shared/home", True),
-        # Another server's, whose path is only a part of it.
+        # The homes of another server; this path is only a part of theirs.
         (["/home"], "/shared/home", False),
         (["/shared2"], "/shared/home", False),
         (["/sh.red"], "/shared/home", False),
         ([], "/shared/home", False),
     ],
 )
-def test_it_is_the_one_that_exports_them(exports: list[str], path: str, *, here: bool) -> None:
+def test_quotas_are_set_on_the_server_that_exports_the_homes(exports: list[str], path: str, *, here: bool) -> None:
     known = yaml.safe_load((ROLE / "vars/main.yml").read_text(encoding="utf-8"))
     variables = {
         "__home_quota_exports": {"nfs1": [{"path": each} for each in exports]},

@@ -1,4 +1,4 @@
-"""Tasks that are skipped because the role hosts found in the same run that they would change nothing."""
+"""Tasks are skipped if the role hosts found in the same run that they would change nothing."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ LISTEN 0      4096   10.0.0.5:9100  0.0.0.0:* cgroup:/user.slice/user-0.slice/se
 
 @pytest.fixture(name="seen")
 def _seen(tmp_path: Path) -> list[str]:
-    """The lines that the command prints, with programs that stand in for those of a host."""
+    """Return the output lines of the command, with stand-ins for the programs of a host."""
     answers = {
         "systemctl": SHOWN,
         "findmnt": "rw,nosuid,hidepid=invisible,gid=985\n",
@@ -62,7 +62,7 @@ def _seen(tmp_path: Path) -> list[str]:
     return done.stdout.splitlines()
 
 
-def test_only_units_that_run_and_start_at_boot_count(seen: list[str]) -> None:
+def test_only_enabled_and_running_units_count(seen: list[str]) -> None:
     given = {**VARS, "__hosts_look": {"stdout_lines": seen}}
     assert worked_out("{{ __site_running_units }}", **given) == ["munge.service"]
     assert worked_out("{{ __hosts_proc_hidden }}", **given) is True
@@ -74,13 +74,13 @@ def test_listeners_are_listed_with_address_and_unit(seen: list[str]) -> None:
     assert found == ["127.0.0.1:3306 mariadb", "[::]:22 ssh"]
 
 
-def test_files_of_roles_that_are_off_are_found() -> None:
+def test_files_of_disabled_roles_are_found() -> None:
     look = {"stdout_lines": ["name a a", "file /etc/systemd/system/busbar-firewall.service"]}
     found = worked_out("{{ __site_files }}", **{**VARS, "__hosts_look": look})
     assert found == ["/etc/systemd/system/busbar-firewall.service"]
 
 
-def test_without_the_role_hosts_each_role_looks_for_itself() -> None:
+def test_results_are_empty_without_the_role_hosts() -> None:
     asked = "{{ [__site_looked, __site_running_units, __site_files, __site_listeners, __site_present_packages] }}"
     assert worked_out(asked, **VARS) == [False, [], [], [], []]
 
@@ -89,7 +89,7 @@ def test_without_the_role_hosts_each_role_looks_for_itself() -> None:
     ("changed", "dry", "present"),
     [(False, False, True), (True, False, True), (False, True, True), (True, True, False)],
 )
-def test_packages_that_the_role_hosts_asked_for_are_present(
+def test_packages_installed_by_the_role_hosts_are_present(
     seen: list[str], *, changed: bool, dry: bool, present: bool
 ) -> None:
     given = {**VARS, "__hosts_look": {"stdout_lines": seen}, "ansible_check_mode": dry}
@@ -97,6 +97,6 @@ def test_packages_that_the_role_hosts_asked_for_are_present(
     assert found == (["chrony", "munge"] if present else [])
 
 
-def test_packages_do_not_count_where_none_were_looked_at(seen: list[str]) -> None:
+def test_packages_are_empty_if_none_were_checked(seen: list[str]) -> None:
     given = {**VARS, "__hosts_look": {"stdout_lines": seen}}
     assert worked_out("{{ __site_present_packages }}", **given) == []

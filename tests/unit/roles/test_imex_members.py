@@ -1,4 +1,4 @@
-"""Who is a member of a host's NVLink rack, as the role nvidia_driver works it out for all hosts of a play."""
+"""Members of a host's NVLink rack, as the role nvidia_driver determines them for all hosts of a play."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ HOSTS = {
 }
 
 
-def test_members_are_those_of_the_hosts_own_rack(tmp_path: Path) -> None:
-    """Of an address that is none each host of the rack is told, and of the next rack none: nothing is installed."""
+def test_invalid_address_is_reported_on_each_host_of_its_rack(tmp_path: Path) -> None:
+    """Each host of the rack reports an invalid address, hosts of another rack do not; nothing is installed."""
     # The values of a Debian host.
     system = {"distribution": "Debian", "major": "12", "container": False}
     known = {"__nvidia_driver_required_facts": [], "__nvidia_driver_system": system}

@@ -1,4 +1,4 @@
-"""The script that calls several where Slurm calls one."""
+"""Tests of the script that runs several scripts where Slurm permits one."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ TEMPLATE = Path(__file__).resolve().parents[3] / "roles/slurm/templates/job_call
 
 
 def caller(key: str, scripts: dict[str, Any]) -> str:
-    """Return the text of the caller of a key."""
+    """Return the text of the calling script for a key of slurm.conf."""
     variables = {"ansible_managed": "ours", "key": key, "slurm_job_scripts": scripts}
     text = trust_as_template(TEMPLATE.read_text(encoding="utf-8"))
     return str(Templar(loader=DataLoader(), variables=variables).template(text))
 
 
 def run(folder: Path, key: str, *statuses: int) -> tuple[int, str]:
-    """Exit status and output of a caller of scripts that end with the given statuses."""
+    """Return exit status and output of a calling script whose scripts exit with these statuses."""
     paths = []
     for number, status in enumerate(statuses):
         path = folder / f"it's {number}"
@@ -32,12 +32,12 @@ def run(folder: Path, key: str, *statuses: int) -> tuple[int, str]:
     return done.returncode, done.stdout
 
 
-def test_a_prolog_that_fails_ends_them(tmp_path: Path) -> None:
+def test_failed_prolog_skips_later_prologs(tmp_path: Path) -> None:
     assert run(tmp_path, "Prolog", 0, 0) == (0, "export N0=1\nexport N1=1\n")
     assert run(tmp_path, "Prolog", 3, 0) == (3, "export N0=1\n")
 
 
-def test_an_epilog_that_fails_keeps_no_other_from_its_work(tmp_path: Path) -> None:
+def test_failed_epilog_does_not_skip_later_epilogs(tmp_path: Path) -> None:
     assert run(tmp_path, "Epilog", 3, 0) == (3, "export N0=1\nexport N1=1\n")
 
 
@@ -54,7 +54,7 @@ def test_a_missing_callback_is_not_a_failure(scripts: dict[str, Any]) -> None:
     ]
 
 
-def test_a_single_path_is_called_and_any_shell_takes_it() -> None:
+def test_single_path_is_called_by_a_posix_script() -> None:
     """Slurm ends a task whose TaskProlog fails, and an image may lack bash."""
     lines = caller("TaskProlog", {"TaskProlog": "/b"}).splitlines()
     assert (lines[0], lines[-2:]) == ("#!/bin/sh", ["/b || exit", "exit 0"])

@@ -1,4 +1,4 @@
-"""Which received journals are rotated and removed, with a stand-in for systemctl."""
+"""Tests of the program that rotates and removes received journals, with a stand-in for systemctl."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ class Receiver:
     """A store of journals, the calls of systemctl, and the program."""
 
     def __init__(self, folder: Path) -> None:
-        """Make an empty store."""
+        """Create an empty store."""
         self.folder, self.store, self.calls = folder, folder / "store", folder / "calls"
         self.store.mkdir()
         executable(folder / "systemctl", f'#!/bin/sh\necho "$@" >>{self.calls}\n')
 
     def journal(self, name: str, mib: int = 10, age_days: float = 0) -> None:
-        """Add a journal; the store tells its age by the time of the last write."""
+        """Add a journal; its age is that of its last write."""
         path = self.store / name
         path.parent.mkdir(exist_ok=True)
         path.write_bytes(b"x" * (mib * MIB))
         os.utime(path, (time.time() - age_days * 86400,) * 2)
 
     def tidy(self, *arguments: str, **options: object) -> list[str]:
-        """Run the program; return the journals that remain, closed ones without the time in their names."""
+        """Run the program; return the remaining journals, closed ones without the time in their names."""
         environment = jinja2.Environment(autoescape=False, undefined=jinja2.StrictUndefined)  # noqa: S701 - a shell script
         environment.filters |= {**Core().filters(), **Math().filters()}
         given = {"max_use": "1T", "keep_free": "1", "max_age_days": 30, "rotate_days": 7} | options
@@ -71,7 +71,7 @@ def test_closed_journals_are_removed_by_age(receiver: Receiver) -> None:
     assert receiver.tidy() == ["gpu1/remote.journal", "gpu1/remote@2.journal"]
 
 
-def test_the_host_that_uses_most_loses_its_oldest(receiver: Receiver) -> None:
+def test_oldest_journal_of_the_largest_host_is_removed(receiver: Receiver) -> None:
     receiver.journal("gpu1/remote@1.journal", age_days=9)
     for number in range(5):
         receiver.journal(f"gpu9/remote@{number}.journal", age_days=5 - number)
@@ -80,7 +80,7 @@ def test_the_host_that_uses_most_loses_its_oldest(receiver: Receiver) -> None:
     ]
 
 
-def test_a_flooding_host_loses_its_open_journal_before_others_lose_any(receiver: Receiver) -> None:
+def test_flooding_host_loses_its_open_journal_first(receiver: Receiver) -> None:
     receiver.journal("gpu1/remote@1.journal", age_days=9)
     receiver.journal("gpu9/remote.journal", mib=60)
     assert receiver.tidy(max_use="40M") == ["gpu1/remote@1.journal"]
@@ -103,7 +103,7 @@ def test_links_are_not_followed(receiver: Receiver, tmp_path: Path) -> None:
     assert (elsewhere / "remote@1.journal").exists()
 
 
-def test_all_closes_each_journal_at_once(receiver: Receiver) -> None:
+def test_option_all_closes_each_journal(receiver: Receiver) -> None:
     receiver.journal("gpu1/remote.journal", mib=1)
     assert receiver.tidy() == ["gpu1/remote.journal"]
     (name,) = receiver.tidy("all")

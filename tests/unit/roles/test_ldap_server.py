@@ -1,4 +1,4 @@
-"""The entries of a new directory, and the numbers of its groups."""
+"""Tests of the entries of a new directory, and of its group IDs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ GIVEN = {"identity_suffix": "dc=cluster,dc=internal", "identity_password": "word
         ("ou=gpu,o=cluster", ["top", "organizationalUnit"], {}),
     ],
 )
-def test_the_top_of_a_directory(suffix: str, classes: list[str], attributes: dict[str, str]) -> None:
+def test_top_entry_of_a_directory(suffix: str, classes: list[str], attributes: dict[str, str]) -> None:
     top, *_, reader = value("ldap_server", "__ldap_server_entries", **{**GIVEN, "identity_suffix": suffix})
     assert top == {"dn": suffix, "classes": classes, "attributes": attributes}
     assert reader["dn"] == f"cn=reader,ou=services,{suffix}"
@@ -35,11 +35,11 @@ def test_the_top_of_a_directory(suffix: str, classes: list[str], attributes: dic
         ),
     ],
 )
-def test_numbers_follow_the_highest_of_users_and_groups(found: dict[str, object], highest: int) -> None:
+def test_ids_follow_the_highest_uid_or_gid(found: dict[str, object], highest: int) -> None:
     assert value("ldap_server", "__ldap_server_highest", __ldap_server_found=found, **GIVEN) == highest
 
 
-def test_the_groups_for_logins_and_for_locked_users() -> None:
+def test_groups_for_logins_and_for_locked_users() -> None:
     groups = {"identity_groups": ["staff", "guests"], "identity_locked_group": ""}
     base = "ou=groups,dc=cluster,dc=internal"
     assert value("ldap_server", "__ldap_server_groups", **groups, **GIVEN) == [f"cn=staff,{base}", f"cn=guests,{base}"]

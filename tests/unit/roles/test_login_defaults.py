@@ -1,4 +1,4 @@
-"""Where users may log in by default, by what a host is in the inventory."""
+"""Tests of the hosts where users may log in by default, by their groups in the inventory."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ LARGE: Groups = {
     "slurm_compute": ["gpu1"],
     "others": ["spare"],
 }
-# One machine, and the lab of the examples: three, of which one is controller and compute node, and no login node.
+# A single machine, and the lab of the examples: three hosts, one of which is controller and compute node but no login
+# node.
 ONE: Groups = {"slurm_controller": ["box"], "slurm_database": ["box"], "slurm_login": ["box"], "slurm_compute": ["box"]}
 LAB: Groups = {
     "slurm_controller": ["desk3"],
@@ -30,7 +31,7 @@ LAB: Groups = {
     "slurm_login": [],
     "slurm_compute": ["desk1", "desk3"],
 }
-# Users log in to the controller, for there is nothing else; and to one that is named a login node as well.
+# Users log in to the controller if there is no login node, and to a controller that is also in slurm_login.
 TWO: Groups = {"slurm_controller": ["ctl"], "slurm_compute": ["gpu1"]}
 BOTH: Groups = {"slurm_controller": ["ctl"], "slurm_login": ["ctl", "login2"], "slurm_compute": ["gpu1"]}
 SERVING: Groups = {
@@ -42,7 +43,7 @@ SERVING: Groups = {
 
 
 def _default(role: str, name: str, host: str, groups: Groups) -> bool:
-    """The default of an option on a host of an inventory with these groups, and no group that is not among them."""
+    """Return the default of an option on a host of an inventory with only these groups."""
     files = [ROLES / role / name / "main.yml" for name in ("defaults", "vars")]
     defaults: dict[str, Any] = {key: each for file in files for key, each in yaml.safe_load(file.read_text()).items()}
     texts = {key: trust_as_template(value) for key, value in defaults.items() if isinstance(value, str)}

@@ -1,4 +1,4 @@
-"""The buffer pool of MariaDB by the memory of the host: slurmdbd logs an error when it is below 2 GiB."""
+"""The size of MariaDB's buffer pool depends on the host's memory; below 2 GiB slurmdbd logs an error."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ VARS = Path(__file__).resolve().parents[3] / "roles/mariadb/vars/main.yml"
         (1_056_000_000, 51456),
     ],
 )
-def test_the_buffer_pool_follows_the_memory(memory_kb: int, pool_mb: int) -> None:
+def test_buffer_pool_size_depends_on_the_memory(memory_kb: int, pool_mb: int) -> None:
     variables = {
         key: trust_as_template(value)
         for key, value in yaml.safe_load(VARS.read_text()).items()

@@ -1,4 +1,4 @@
-"""The program that names the device files of MIG instances, against a nvidia-smi that prints what real ones printed."""
+"""Tests of the program that names the device files of MIG instances, with recorded output of nvidia-smi."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 PROGRAM = collection() / "roles/mig/files/usr/local/lib/busbar/mig_devices.py"
-# GPU 0 of H100 with 3g, 2g and 1g, GPU 1 whole; the numbers of instances are those that a real H100 gave them.
+# GPU 0 of H100 with 3g, 2g and 1g, GPU 1 without MIG; instance IDs as on a real H100.
 INSTANCES = ((2, "3g.40gb"), (3, "2g.20gb"), (9, "1g.10gb"), (10, "1g.10gb"))
 LISTING = """+-------------------------------------------------------+
 | GPU instances:                                        |
@@ -61,10 +61,10 @@ def query(minors: tuple[int, int] = (0, 1), *, compute: bool = True) -> str:
 
 
 class Host:
-    """A root folder with what the driver has there, and nvidia-smi."""
+    """A root folder with the driver's files and a stand-in for nvidia-smi."""
 
     def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Lay it out; the table of mig-minors is as a driver has it: nine names for each of 15 instances."""
+        """Create the files; like a driver's, the table mig-minors has nine names for each of 15 instances."""
         self.root, self.bin = root, root / "bin"
         lines, number = ["config 1", "monitor 2"], 3
         for gpu in range(2):
@@ -91,26 +91,26 @@ class Host:
         (self.root / path).write_text(text)
 
     def says(self, listing: str, log: str, status: int = 0) -> None:
-        """Have nvidia-smi print this."""
+        """Set the output of nvidia-smi."""
         self.write("bin/lgi", listing)
         self.write("bin/query", log)
         self.write("bin/rc", str(status))
 
     def links(self) -> dict[str, str]:
-        """What lies in /dev/busbar."""
+        """Return the links in /dev/busbar."""
         folder = self.root / "dev/busbar"
         return {path.name: str(path.readlink()) for path in folder.iterdir()} if folder.exists() else {}
 
 
 @pytest.fixture
 def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: ModuleType) -> Host:
-    # Character devices need root; files stand for them.
+    # Creating character devices needs root; files stand for them.
     monkeypatch.setattr(program.os, "mknod", lambda path, _mode, device: Path(path).write_text(f"{device}"))
     monkeypatch.setattr(program.stat, "S_ISCHR", lambda _mode: True)
     return Host(tmp_path, monkeypatch)
 
 
-def test_names_are_those_of_gres_conf(host: Host, program: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
+def test_names_match_gres_conf(host: Host, program: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
     assert program.main(["--check"], host.root) == 0
     assert host.links() == {}
     planned = capsys.readouterr().out
@@ -132,7 +132,7 @@ def test_names_are_those_of_gres_conf(host: Host, program: ModuleType, capsys: p
     assert capsys.readouterr().out == ""
 
 
-def test_minor_numbers_count_and_not_places_in_nvidia_smi(host: Host, program: ModuleType) -> None:
+def test_minor_numbers_are_used_and_not_indices_of_nvidia_smi(host: Host, program: ModuleType) -> None:
     host.says(LISTING, query((1, 0)))
     assert program.main([], host.root) == 0
     found = host.links()
@@ -140,7 +140,7 @@ def test_minor_numbers_count_and_not_places_in_nvidia_smi(host: Host, program: M
     assert found["gpu0-2g.20gb-0-gi"] == f"/dev/nvidia-caps/nvidia-cap{host.numbers['gpu1/gi3/access']}"
 
 
-def test_names_go_with_their_instances(host: Host, program: ModuleType) -> None:
+def test_names_of_removed_instances_are_removed(host: Host, program: ModuleType) -> None:
     assert program.main([], host.root) == 0
     host.says("No MIG-enabled devices found.\n", query(), 6)
     assert program.main([], host.root) == 0
@@ -161,7 +161,7 @@ def test_names_go_with_their_instances(host: Host, program: ModuleType) -> None:
         ({"devices": "195 nvidia-frontend\n"}, "/proc/devices does not list nvidia-caps"),
     ],
 )
-def test_what_is_not_known_fails_and_changes_no_name(
+def test_unknown_values_fail_and_change_no_name(
     host: Host, program: ModuleType, change: dict[str, Any], words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     host.says(LISTING, change.get("log", query()), change.get("status", 0))

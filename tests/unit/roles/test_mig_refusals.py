@@ -1,4 +1,4 @@
-"""A layout that Slurm could not offer is refused before the GPUs of a node are divided."""
+"""MIG layouts that Slurm cannot offer are refused before the GPUs of a node are divided."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from plays import play_of, played
 
 GPU = {"model": "NVIDIA H100", "memory_mb": 81559, "count": 8, "slurm_type": "h100", "device_files": "/dev/nvidia[0-7]"}
 NVML = {"slurm_gres_mode": "nvml"}
-# Each host: the plugins of its Slurm, and its options.
+# By host: the plugins of its Slurm, and its options.
 HOSTS: dict[str, tuple[list[str], dict[str, Any]]] = {
-    # The Slurm of the distributions, which needs no plugin for instances with named device files.
+    # Slurm of the distributions, which needs no plugin for instances with named device files.
     "packaged": (["gres_gpu.so"], {}),
     "with_nvml": (["gres_gpu.so", "gpu_nvml.so"], NVML),
     # Slurm is not installed yet, so there are no jobs.
@@ -24,7 +24,7 @@ HOSTS: dict[str, tuple[list[str], dict[str, Any]]] = {
 
 @pytest.fixture(scope="module")
 def said(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The output of the role in check mode, with all hosts."""
+    """Return the output of the role in check mode with all hosts."""
     site = tmp_path_factory.mktemp("site")
     hosts = {}
     for host, (plugins, given) in HOSTS.items():
@@ -39,12 +39,12 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def created(said: str) -> str:
-    """The part of the output about the task that divides the GPUs."""
+    """Return the part of the output about the task that divides the GPUs."""
     return said.partition("Drain the node and create the MIG instances")[2].partition("TASK [")[0]
 
 
 @pytest.mark.parametrize("host", ["packaged", "with_nvml", "new"])
-def test_the_layout_of_the_readme_is_accepted(said: str, host: str) -> None:
+def test_layout_of_the_readme_is_accepted(said: str, host: str) -> None:
     assert f"[{host}]" in created(said), said
     assert re.search(rf"{host} : ok=\d+ changed=\d+ unreachable=0 failed=0 ", said), said
 
@@ -57,7 +57,7 @@ def test_the_layout_of_the_readme_is_accepted(said: str, host: str) -> None:
         ("too_many", "8 x 1g.10gb on one H100 80 GB, which supports at most 7"),
     ],
 )
-def test_a_layout_that_cannot_work_is_refused_first(said: str, host: str, words: str) -> None:
+def test_unsupported_layout_is_refused_first(said: str, host: str, words: str) -> None:
     assert words in said
     assert f"[{host}]" not in created(said), said
     assert re.search(rf"{host} : ok=1 changed=0 unreachable=0 failed=1 ", said), said

@@ -1,4 +1,4 @@
-"""The mounts of NFS clients with their options."""
+"""Tests of the mount options of NFS clients."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ BASE = "vers=4.2,hard,nconnect=4,rsize=1048576,wsize=1048576,nosuid"
         ),
     ],
 )
-def test_a_mounts_own_options_win(more: dict[str, Any], options: str) -> None:
+def test_options_of_a_mount_take_precedence(more: dict[str, Any], options: str) -> None:
     mount = {"src": "ctl:/shared", "path": "/shared", **more}
     (entry,) = worked_out(
         "{{ __nfs_client_entries }}", **{**VARIABLES, "nfs_client_options": ["nosuid"], "nfs_client_mounts": [mount]}
@@ -39,7 +39,7 @@ def test_a_mounts_own_options_win(more: dict[str, Any], options: str) -> None:
     assert (entry["type"], entry["automount"]) == ("nfs", False)
 
 
-def test_zero_leaves_sizes_and_connections_to_the_kernel() -> None:
+def test_zero_keeps_the_kernels_sizes_and_connections() -> None:
     none = {"nfs_client_rsize": 0, "nfs_client_wsize": 0, "nfs_client_nconnect": 0, "nfs_client_options": []}
     mount = {"src": "ctl:/home", "path": "/home"}
     (entry,) = worked_out("{{ __nfs_client_entries }}", **{**VARIABLES, **none, "nfs_client_mounts": [mount]})

@@ -1,4 +1,4 @@
-"""Homes on NFS where SELinux is on: the boolean is set, by a stand-in for the module that needs its libraries."""
+"""The SELinux boolean for homes on NFS is set, with a stand-in for the module, which needs libraries of SELinux."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from plays import played
 if TYPE_CHECKING:
     from pathlib import Path
 
-# Refuses what ansible.posix.seboolean refuses: a host whose SELinux is off, a boolean that the policy does not have.
+# Fails like ansible.posix.seboolean: if SELinux is disabled, or the policy lacks the boolean.
 SEBOOLEAN = """\
 #!/usr/bin/python3
 import json
@@ -50,7 +50,7 @@ HOMES = [{"type": "nfs", "src": "srv:/shared", "path": "/shared"}]
         (HOMES, "/shared", ["/shared"]),
         (HOMES, "/home", []),
         (HOMES, "/shared2/home", []),
-        # Of each group its own server.
+        # Each group has its own server.
         ([{"type": "nfs", "path": "/home/physics"}, {"type": "nfs", "path": "/home/chemistry"}], "/home", 2),
         ([{"type": "lustre", "path": "/home"}], "/home", []),
         ([], "/home", []),
@@ -62,7 +62,7 @@ def test_mounts_with_homes(entries: list[dict[str, Any]], base: str, paths: list
 
 
 def play(folder: Path, *options: str, status: str, boolean: object) -> tuple[str, Any]:
-    """Run the tasks on this machine; what was said in one line, and the booleans afterwards."""
+    """Run the tasks on this machine; return the output in one line, and the booleans afterwards."""
     (folder / "booleans.json").write_text(json.dumps(boolean))
     library = folder / "collections/ansible_collections/ansible/posix/plugins/modules"
     library.mkdir(parents=True, exist_ok=True)
@@ -86,7 +86,7 @@ def play(folder: Path, *options: str, status: str, boolean: object) -> tuple[str
     return said, json.loads((folder / "booleans.json").read_text())
 
 
-def test_the_boolean_is_set_once_and_check_mode_only_tells(tmp_path: Path) -> None:
+def test_boolean_is_set_once_and_check_mode_only_reports(tmp_path: Path) -> None:
     off = {"use_nfs_home_dirs": False}
     said, after = play(tmp_path, "--check", status="enabled", boolean=off)
     assert ("changed=1" in said, after) == (True, off), said

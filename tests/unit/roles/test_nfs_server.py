@@ -1,4 +1,4 @@
-"""The file of exports, and the exports that are not active."""
+"""Tests of the exports file, and of the detection of inactive exports."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from role_files import rendered, value
 
 FILE = "etc/exports.d/busbar.exports.j2"
-# `exportfs -s` of nfs-utils 2.6.2, Debian 12.
+# Output of `exportfs -s` (nfs-utils 2.6.2, Debian 12).
 SHOWN = (
     "/shared  10.0.0.1(sync,wdelay,hide,no_subtree_check,sec=sys,rw,root_squash,no_all_squash)",
     "/shared  10.0.1.0/24(sync,wdelay,hide,no_subtree_check,sec=sys,rw,root_squash,no_all_squash)",
@@ -21,7 +21,7 @@ def lines(exports: list[dict[str, Any]], *options: str) -> list[str]:
     return [line for line in rendered("nfs_server", FILE, **given).splitlines() if not line.startswith("#")]
 
 
-def test_the_file_has_a_line_for_each_client() -> None:
+def test_exports_file_has_a_line_for_each_client() -> None:
     exports: list[dict[str, Any]] = [{"path": "/shared/"}]
     exports += [{"path": "/data", "clients": ["10.0.0.5", "10.1.0.0/16"], "options": ["ro"]}]
     assert lines(exports, "rw", "sync") == [
@@ -37,14 +37,14 @@ def test_the_file_has_a_line_for_each_client() -> None:
     ("own", "merged"),
     [
         ([], "rw,sec=krb5,fsid=1"),
-        # exportfs takes the last of contrary options (nfs-utils, support/nfs/exports.c, parseopts).
+        # exportfs uses the last of conflicting options (nfs-utils, support/nfs/exports.c, parseopts).
         (["ro"], "rw,sec=krb5,fsid=1,ro"),
-        # It adds up several sec=.
+        # exportfs combines several sec=.
         (["sec=sys"], "rw,fsid=1,sec=sys"),
         (["rw", "fsid=2"], "sec=krb5,rw,fsid=2"),
     ],
 )
-def test_own_options_win(own: list[str], merged: str) -> None:
+def test_options_of_an_export_take_precedence(own: list[str], merged: str) -> None:
     written = lines([{"path": "/shared", "options": own}], "rw", "sec=krb5", "fsid=1")
     assert written[1] == f"    10.0.0.0/24({merged})"
 
@@ -60,7 +60,7 @@ def test_own_options_win(own: list[str], merged: str) -> None:
         ("/other", ["ctl"], ["/other for ctl"]),
     ],
 )
-def test_exports_that_exportfs_does_not_show(path: str, clients: list[str], missing: list[str]) -> None:
+def test_exports_missing_in_exportfs_are_inactive(path: str, clients: list[str], missing: list[str]) -> None:
     given = {"nfs_server_exports": [{"path": path}], "__nfs_server_clients": clients}
     found = value("nfs_server", "__nfs_server_inactive", __nfs_server_table={"stdout_lines": [*SHOWN]}, **given)
     assert found == missing

@@ -1,4 +1,4 @@
-"""The flags of a node's exporter, its metrics from the inventory, and the options that are refused."""
+"""Tests of node_exporter's flags, of its metrics from the inventory, and of refused options."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ UNIT = "etc/systemd/system/prometheus-node-exporter.service.d/busbar.conf.j2"
 
 
 def words(**own: object) -> list[str]:
-    """Return program and arguments, as the unit has them."""
+    """Return program and arguments as in the unit."""
     text = rendered("node_exporter", UNIT, **GIVEN, **own)
     command = text.partition("ExecStart=\nExecStart=")[2].partition("\nRestart=")[0]
     return [line.strip() for line in command.split(" \\\n")]
@@ -49,13 +49,13 @@ def test_flags() -> None:
     ]
 
 
-def test_a_switch_is_not_given_twice() -> None:
-    # kingpin refuses a switch that is given twice, so that node exporter would not start.
+def test_switch_is_not_repeated() -> None:
+    # kingpin rejects a repeated switch, so node_exporter would not start.
     restarts = "--collector.systemd.enable-restarts-metrics"
     assert str(words(node_exporter_arguments=[restarts])).count(restarts) == 1
 
 
-def test_arguments_arrive_as_the_site_writes_them() -> None:
+def test_arguments_of_the_site_are_escaped_for_systemd() -> None:
     assert words(node_exporter_arguments=['--a=b c%"\\$'])[-2] == '"--a=b c%%\\"\\\\$$"'
 
 
@@ -69,7 +69,7 @@ def test_arguments_arrive_as_the_site_writes_them() -> None:
         ("RedHat", "9.4", "url", "--web.config.file"),
     ],
 )
-def test_each_release_takes_its_web_configuration_by_its_own_flag(
+def test_flag_for_the_web_configuration_depends_on_the_release(
     family: str, version: str, source: str, flag: str
 ) -> None:
     facts = {"architecture": "x86_64", "distribution_version": version}
@@ -94,12 +94,12 @@ def test_metrics_of_a_node_without_a_profile() -> None:
     assert metrics() == ["busbar_node_info 1", "busbar_node_expected_gpus 0"]
 
 
-def test_names_of_metrics_differ_by_case() -> None:
+def test_names_of_metrics_are_case_sensitive() -> None:
     extra = [{"name": "a", "value": 1}, {"name": "A", "value": 2}]
     assert set(metrics(node_exporter_extra_metrics=extra)) >= {"a 1", "A 2"}
 
 
-def test_metrics_of_the_site_stand_together_by_name_and_are_escaped() -> None:
+def test_metrics_of_the_site_are_grouped_by_name_and_escaped() -> None:
     extra: list[dict[str, Any]] = [{"name": name, "value": 0.5, "labels": {"n": n}} for n, name in enumerate("aba")]
     extra.append({"name": "c", "labels": {"path": 'x"\\\n'}, "value": 1, "help": "two\nlines"})
     text = rendered("node_exporter", "busbar_node.prom.j2", **GIVEN, node_exporter_extra_metrics=extra)

@@ -1,4 +1,4 @@
-"""What a node does with bundles: real signatures, a real web server; only the run of the playbook is played."""
+"""Tests of node_pull with real signatures and a real web server; only the playbook run is simulated."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def make_key(folder: Path, name: str) -> Path:
 
 
 def content(text: str) -> bytes:
-    """An archive with one file."""
+    """Return an archive with one file."""
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w:gz") as tar:
         member = tarfile.TarInfo("said")
@@ -51,10 +51,10 @@ def said(archive: Path) -> str:
 
 
 class Node:
-    """A node, what is served to it, and what it did."""
+    """A node, the bundles that are served to it, and the bundles that it applied."""
 
     def __init__(self, folder: Path, url: str, served: Path) -> None:
-        """Make a key that it trusts."""
+        """Create a trusted key."""
         self.served, self.folder = served, folder
         self.key = make_key(folder, "key")
         self.signers = folder / "signers"
@@ -65,7 +65,7 @@ class Node:
         self.ran: list[str] = []
 
     def serve(self, text: str, serial: int, *, key: Path | None = None, cluster: str = CLUSTER) -> bundle.Bundle:
-        """Publish a bundle that says something."""
+        """Publish a bundle that contains a text."""
         return bundle.publish(content(text), cluster, key or self.key, self.served, serial)
 
     def ship(self, text: str, serial: int) -> None:
@@ -73,7 +73,7 @@ class Node:
         bundle.publish(content(text), CLUSTER, self.key, self.folder / "shipped", serial)
 
     def pull(self) -> dict[str, Any]:
-        """Pull as at boot, with a run that only fails where the bundle is bad."""
+        """Pull as at boot; the simulated run fails only for the text "bad"."""
 
         def run(archive: Path, name: str) -> tuple[bool, str]:
             assert name == "gpu1"
@@ -85,13 +85,13 @@ class Node:
         return outcome
 
     def forget(self) -> None:
-        """Boot without a disk."""
+        """Remove the state, as a boot without a disk does."""
         shutil.rmtree(self.folder / "state")
 
 
 @pytest.fixture
 def node(tmp_path: Path) -> Iterator[Node]:
-    """A node that trusts a key, and a web server."""
+    """Yield a node that trusts a key, with a web server."""
     served = tmp_path / "served"
     served.mkdir()
 
@@ -108,7 +108,7 @@ def node(tmp_path: Path) -> Iterator[Node]:
         thread.join()
 
 
-def test_a_signed_bundle_is_applied_and_again_at_the_next_boot(node: Node) -> None:
+def test_signed_bundle_is_applied_at_each_boot(node: Node) -> None:
     node.serve("first", 5)
     for _ in range(2):
         assert node.pull() == {"result": "applied", "serial": 5, "reason": ""}
@@ -128,7 +128,7 @@ def other_key(node: Node) -> None:
 
 
 def other_purpose(node: Node) -> None:
-    """A signature of the right key, made for something else, such as a commit of git."""
+    """Sign with the right key, but in another namespace, such as git's for commits."""
     node.serve("evil", 7)
     path = node.served / bundle.SIGNED
     text = path.read_text().partition(bundle.MARK)[0]
@@ -143,7 +143,7 @@ def altered_manifest(node: Node) -> None:
 
 
 def other_cluster(node: Node) -> None:
-    """Of a site that signs for both of its clusters with one key."""
+    """Sign a bundle of another cluster of the site with the same key."""
     node.serve("evil", 7, cluster="other")
 
 
@@ -189,11 +189,11 @@ REFUSED: dict[str, tuple[Callable[[Node], None], str]] = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_is_refused_is_not_run_and_the_last_good_one_is(node: Node, name: str) -> None:
+def test_refused_bundle_is_not_applied_and_the_last_good_one_remains(node: Node, name: str) -> None:
     node.serve("good", 5)
     assert node.pull()["result"] == "applied"
     make, reason = REFUSED[name]
-    # Whoever serves a false bundle may have removed the right one.
+    # An attacker who serves a forged bundle may have removed the real one.
     shutil.rmtree(node.served)
     make(node)
     outcome = node.pull()
@@ -202,27 +202,27 @@ def test_what_is_refused_is_not_run_and_the_last_good_one_is(node: Node, name: s
     assert node.ran == ["good"]
 
 
-def test_a_bundle_whose_run_fails_gives_way_to_the_last_good_one(node: Node) -> None:
+def test_failed_bundle_is_replaced_by_the_last_good_one(node: Node) -> None:
     node.serve("good", 5)
     node.pull()
     node.serve("bad", 6)
     outcome = node.pull()
     assert outcome == {"result": "failed", "serial": 5, "reason": "serial 6: a task failed"}
     assert node.ran == ["bad", "good"]
-    # One that was replaced by the bad one is no way around it.
+    # A bundle with a serial below that of the failed one is still refused.
     node.serve("between", 5)
     assert node.pull()["result"] == "refused"
     node.serve("mended", 7)
     assert node.pull() == {"result": "applied", "serial": 7, "reason": ""}
 
 
-def test_a_node_without_a_disk_takes_none_that_is_older_than_its_image(node: Node) -> None:
+def test_diskless_node_refuses_bundles_older_than_its_image(node: Node) -> None:
     node.ship("shipped", 5)
     node.serve("evil", 4)
     outcome = node.pull()
     assert (outcome["result"], outcome["serial"]) == ("refused", 5)
     assert node.ran == ["shipped"]
-    # What it cannot remember it cannot refuse: docs/images.md says so.
+    # Without state, an older serial cannot be detected, as docs/images.md states.
     node.serve("newer", 9)
     assert node.pull()["serial"] == 9
     node.forget()
@@ -230,7 +230,7 @@ def test_a_node_without_a_disk_takes_none_that_is_older_than_its_image(node: Nod
     assert node.pull()["serial"] == 6
 
 
-def test_without_a_server_the_last_good_one_is_in_force(node: Node) -> None:
+def test_without_a_server_the_last_good_bundle_is_applied(node: Node) -> None:
     node.ship("shipped", 5)
     outcome = node.pull()
     assert (outcome["result"], outcome["serial"]) == ("unreachable", 5)
@@ -242,7 +242,7 @@ def test_without_a_server_the_last_good_one_is_in_force(node: Node) -> None:
     assert node.ran == ["good"]
 
 
-def test_a_good_bundle_that_was_damaged_on_the_disk_is_none(node: Node) -> None:
+def test_damaged_bundle_on_the_disk_is_ignored(node: Node) -> None:
     node.ship("shipped", 5)
     node.serve("good", 6)
     node.pull()
@@ -253,7 +253,7 @@ def test_a_good_bundle_that_was_damaged_on_the_disk_is_none(node: Node) -> None:
     assert (outcome["result"], outcome["serial"], node.ran) == ("unreachable", 5, ["shipped"])
 
 
-def test_no_output_at_all(node: Node) -> None:
+def test_without_any_bundle_nothing_is_applied(node: Node) -> None:
     outcome = node.pull()
     assert (outcome["result"], outcome["serial"], node.ran) == ("unreachable", 0, [])
 
@@ -261,7 +261,7 @@ def test_no_output_at_all(node: Node) -> None:
 @pytest.mark.parametrize(
     ("name", "kind"), [("../evil", tarfile.REGTYPE), ("/evil", tarfile.REGTYPE), ("e", tarfile.SYMTYPE)]
 )
-def test_an_archive_with_anything_but_files_below_its_folder_is_refused(tmp_path: Path, name: str, kind: bytes) -> None:
+def test_archive_with_links_or_paths_outside_its_folder_is_refused(tmp_path: Path, name: str, kind: bytes) -> None:
     archive = tmp_path / "archive.tar.gz"
     with tarfile.open(archive, "w:gz") as tar:
         member = tarfile.TarInfo(name)
@@ -272,13 +272,13 @@ def test_an_archive_with_anything_but_files_below_its_folder_is_refused(tmp_path
     assert list((tmp_path / "unpacked").iterdir()) == []
 
 
-def test_a_bundle_for_a_newer_python_is_refused(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bundle_for_a_newer_python_is_refused(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(bundle.PYTHON, bundle.ansible_version(), (9, 1))
     node.serve("evil", 5)
     assert "needs Python 9.1" in node.pull()["reason"]
 
 
-def test_the_host_key_is_kept_where_the_state_is(tmp_path: Path) -> None:
+def test_host_key_is_kept_in_the_state_directory(tmp_path: Path) -> None:
     ssh = tmp_path / "ssh"
     ssh.mkdir()
     settings = dataclasses.replace(
@@ -294,7 +294,7 @@ def test_the_host_key_is_kept_where_the_state_is(tmp_path: Path) -> None:
     assert node_pull.take_identity(settings, ssh) != first
 
 
-def test_the_settings_of_the_role_are_those_that_the_program_reads(tmp_path: Path) -> None:
+def test_program_reads_the_settings_of_the_role(tmp_path: Path) -> None:
     template = PROGRAM.parents[1] / "templates/etc/busbar/node_pull.json.j2"
     keys = {field.name for field in dataclasses.fields(node_pull.Settings)}
     assert all(f"'{key}':" in template.read_text() for key in keys)
@@ -327,20 +327,20 @@ TASK [busbar.cluster.hosts : configure | Set the time zone] ********************
         ("", ""),
     ],
 )
-def test_the_reason_of_a_failure_names_the_task(log: str, told: str) -> None:
+def test_reason_of_a_failure_names_the_task(log: str, told: str) -> None:
     said = node_pull.failed_task(log)
     assert said.startswith(told)
     assert bool(said) == bool(told)
 
 
 @pytest.mark.filterwarnings("error")
-def test_unpacking_a_bundle_warns_of_nothing(tmp_path: Path) -> None:
+def test_unpacking_a_bundle_gives_no_warning(tmp_path: Path) -> None:
     (tmp_path / "bundle.tar.gz").write_bytes(content("all is well"))
     node_pull.unpack(tmp_path / "bundle.tar.gz", tmp_path / "unpacked")
     assert (tmp_path / "unpacked" / "said").read_text() == "all is well"
 
 
-UNSET = "0.0.0.0"  # noqa: S104 - so DHCP says that there is none
+UNSET = "0.0.0.0"  # noqa: S104 - means that DHCP gave no server
 NET = "DEVICE='ens2'\nIPV4ADDR='10.0.0.11'\nIPV4DNS0='{}'\nIPV4DNS1='{}'\nDNSDOMAIN='{}'\nDOMAINSEARCH=''\n"
 
 
@@ -353,7 +353,7 @@ NET = "DEVICE='ens2'\nIPV4ADDR='10.0.0.11'\nIPV4DNS0='{}'\nIPV4DNS1='{}'\nDNSDOM
         (("$(id)", "", "a\tb"), None),
     ],
 )
-def test_it_names_the_dns_servers_that_dhcp_told(
+def test_resolv_conf_gets_the_dns_servers_of_dhcp(
     tmp_path: Path, told: tuple[str, str, str], written: str | None
 ) -> None:
     (tmp_path / "net-ens2.conf").write_text(NET.format(*told))
@@ -362,7 +362,7 @@ def test_it_names_the_dns_servers_that_dhcp_told(
     assert (target.read_text() if target.exists() else None) == written
 
 
-def test_it_leaves_dns_servers_that_are_named(tmp_path: Path) -> None:
+def test_existing_resolv_conf_is_kept(tmp_path: Path) -> None:
     (tmp_path / "net-ens2.conf").write_text(NET.format("10.0.0.2", UNSET, ""))
     target = tmp_path / "resolv.conf"
     target.write_text("# by hand\nnameserver 10.9.9.9\n")

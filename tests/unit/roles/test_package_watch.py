@@ -1,4 +1,4 @@
-"""The program that writes the metric of vulnerable packages, as a node runs it."""
+"""Tests of the program that writes the metric of vulnerable packages, as a node runs it."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def samples(path: Path) -> list[str]:
     [
         ({"driver": "580.1"}, ['busbar_package_vulnerable{package="NVIDIA driver",version="580.1"} 1']),
         ({"driver": "580.2"}, []),
-        # Whether the distribution has fixed it is not known: preflight and doctor say so, and nobody is alerted.
+        # It is unknown whether the distribution fixed it: preflight and doctor report it, but no alert fires.
         ({"munge": "0.5.13-1"}, []),
         ({}, []),
     ],
@@ -66,9 +66,9 @@ def test_known_vulnerabilities_become_samples(
     assert {path.name for path in tmp_path.iterdir()} == {"busbar_packages.prom", "table.json"}
 
 
-def test_the_installed_program_reads_the_table_that_the_role_writes(tmp_path: Path) -> None:
+def test_installed_program_reads_the_table_of_the_role(tmp_path: Path) -> None:
     program = install_program("node_exporter/files/package_watch.py", tmp_path / "package_watch")
-    # Dates become text.
+    # Dates are written as text.
     (tmp_path / "package_watch.json").write_text(json.dumps(package_fixes(), default=str))
     subprocess.run([sys.executable, "-ISB", program, tmp_path / "busbar.prom"], check=True)
     assert "# TYPE busbar_package_vulnerable gauge" in (tmp_path / "busbar.prom").read_text()

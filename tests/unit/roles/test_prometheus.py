@@ -1,4 +1,4 @@
-"""Prometheus' flags and configuration, as the role writes them, and the options that are refused."""
+"""Tests of Prometheus' flags and configuration as the role writes them, and of refused options."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def config(**own: object) -> dict[str, Any]:
 
 
 def flags(**own: object) -> list[str]:
-    """Return program and flags, as the unit has them."""
+    """Return program and flags as in the unit."""
     unit = "etc/systemd/system/prometheus.service.d/busbar.conf.j2"
     text = rendered("prometheus", unit, **options(own))
     command = text.partition("ExecStart=\nExecStart=")[2].partition("\nRestart=")[0]
@@ -74,7 +74,7 @@ def test_jobs_read_their_targets_from_files() -> None:
     assert found["global"]["external_labels"] == {"cluster": "c"}
 
 
-def test_alerts_go_to_the_clusters_own_and_further_alertmanagers() -> None:
+def test_alerts_are_sent_to_local_and_additional_alertmanagers() -> None:
     assert "alerting" not in config()
     access = {"scheme": "https", "basic_auth": {"username": "u", "password": "hidden"}}
     given: dict[str, Any] = {"jobs": {"alertmanager": {}}, "alertmanagers": ["a:9093"], "alertmanager_access": access}
@@ -87,7 +87,7 @@ def test_alerts_go_to_the_clusters_own_and_further_alertmanagers() -> None:
     }
 
 
-def test_copies_elsewhere() -> None:
+def test_samples_are_copied_by_remote_write() -> None:
     assert "remote_write" not in config()
     assert config(remote_write=[{"url": "https://m.site/w"}])["remote_write"] == [{"url": "https://m.site/w"}]
 

@@ -1,4 +1,4 @@
-"""Which files of rules and secrets the role prometheus writes, and which it removes."""
+"""Tests of the rule and secret files that the role prometheus writes and removes."""
 
 from __future__ import annotations
 

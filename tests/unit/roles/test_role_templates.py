@@ -1,4 +1,4 @@
-"""What the tasks of the roles list for the action `templates` is in the roles, and nothing else is."""
+"""Files in tasks with the action `templates` exist in their role, and each template is used."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ROLES = Path(__file__).resolve().parents[3] / "roles"
 
 
 def tasks(listed: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """All tasks of a file, those in blocks too."""
+    """Yield all tasks of a file, also those in blocks."""
     for task in listed:
         yield task
         for part in ("block", "rescue", "always"):
@@ -25,7 +25,7 @@ def tasks(listed: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
 
 
 def entries() -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """Role, name of the task and entry, for each file that is listed."""
+    """Yield role, name of the task and entry of each listed file."""
     for path in sorted(ROLES.glob("*/tasks/*.yml")):
         listed = yaml.load(path.read_text(encoding="utf-8"), yaml.CSafeLoader)
         for task in tasks(listed or []):
@@ -39,7 +39,7 @@ ENTRIES = list(entries())
 @pytest.mark.parametrize(
     ("role", "task", "entry"), [pytest.param(*one, id=f"{one[0]}-{i}") for i, one in enumerate(ENTRIES)]
 )
-def test_each_file_has_its_text(role: str, task: str, entry: dict[str, Any]) -> None:
+def test_each_listed_file_has_a_source(role: str, task: str, entry: dict[str, Any]) -> None:
     plain = {key: value for key, value in entry.items() if key not in {"state", "when"}}
     if "{{" in entry["dest"]:
         assert {"src", "content", "program"} & set(entry) or entry.get("state") == "absent", (
@@ -51,7 +51,7 @@ def test_each_file_has_its_text(role: str, task: str, entry: dict[str, Any]) -> 
         assert all((ROLES / role / "files" / name).is_file() for name in entry["program"])
     elif "content" not in entry and entry.get("state") != "absent":
         places = [ROLES / role / folder / name for folder, name in sources(plain)]
-        # A source that ends with a slash is a folder.
+        # A source with a trailing slash is a folder.
         there = Path.is_dir if entry.get("src", "").endswith("/") else Path.is_file
         assert any(there(place) for place in places), entry["dest"]
 
@@ -63,6 +63,6 @@ def test_each_template_is_used(role: str) -> None:
     texts = [path for path in folder.rglob("*") if path.suffix in {".yml", ".j2"} and path.is_file()]
     named = "\n".join(path.read_text(encoding="utf-8") for path in texts)
     there = {str(path.relative_to(folder / "templates")) for path in (folder / "templates").rglob("*.j2")}
-    # Jobs of the validation's stages and checks are named by what they are called after.
+    # Names of job templates contain the name of their stage or check.
     spare = {name for name in there - listed if not re.search(rf"['\" ]{re.escape(name)}", named)}
     assert {name for name in spare if not name.startswith("job_")} == set()

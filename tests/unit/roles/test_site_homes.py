@@ -1,4 +1,4 @@
-"""Which hosts create the homes of users by default, from the declared storage."""
+"""Tests of the hosts that create the homes of users by default, depending on the declared storage."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CLIENTS = ["gpu1", "gpu2"]
 
 
 def site(host: str = "", **of_host: object) -> dict[str, dict[str, Any]]:
-    """The variables of each host of a site whose file server exports /shared."""
+    """Return the variables of each host of a site whose file server exports /shared."""
     found: dict[str, dict[str, Any]] = {"ctl": {"nfs_server_exports": [{"path": "/shared"}]}}
     return found | {name: {} for name in ("login", *CLIENTS)} | ({host: of_host} if host else {})
 
@@ -43,16 +43,16 @@ def makes_homes(base: str, host: str, variables: dict[str, dict[str, Any]], grou
         ("/home", "ctl2", site("ctl2"), True),
     ],
 )
-def test_where_homes_are_made(base: str, host: str, variables: dict[str, Any], *, here: bool) -> None:
+def test_hosts_that_create_homes(base: str, host: str, variables: dict[str, Any], *, here: bool) -> None:
     groups = {"nfs_server": ["ctl", "ctl2"] if "ctl2" in variables else ["ctl"], "nfs_client": CLIENTS}
     assert makes_homes(base, host, variables, groups) is here
 
 
-def test_a_site_without_storage_makes_homes_everywhere() -> None:
+def test_without_storage_all_hosts_create_homes() -> None:
     assert makes_homes("/home", "gpu1", {"gpu1": {}}, {"all": ["gpu1"]}) is True
 
 
-def test_the_provisioning_host_is_not_a_host_of_the_cluster() -> None:
+def test_provisioning_host_does_not_create_homes() -> None:
     names = ["gpu2", "localhost", "ctl", "127.0.0.1", "localhost2", "gpu1"]
     assert worked_out("{{ __site_hosts }}", **(VARS | {"groups": {"all": names}})) == [
         "gpu2",

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def test_a_compute_node_without_any_controller_is_refused(tmp_path: Path) -> None:
+def test_compute_node_without_a_controller_is_refused(tmp_path: Path) -> None:
     role = {"role": "busbar.cluster.slurm", "vars": {"slurm_components": ["compute"]}}
     play = {"hosts": "gpu1", "gather_facts": False, "roles": [role]}
     code, said = played(tmp_path, [play], "gpu1", "--check", given={"cluster_secrets_dir": f"{tmp_path}/secrets"})

@@ -1,4 +1,4 @@
-"""How Slurm's metrics are collected on a host: natively or by the collector, by which user, and what is refused."""
+"""Tests of the source of Slurm's metrics on a host (native or collector), of its user, and of refused options."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The series of dashboards and alerts are the same with busbar's collector alone and with Slurm's own endpoint."""
+"""Dashboards and alerts have the same series with busbar's collector alone and with Slurm's own endpoint."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ NODES = read_json_nodes(
     }
 )
 JOBS = read_jobs(job_record(7, nodes="gpu1") + job_record(8, state="PENDING", reason="Priority", nodes=""), MARKS)
-# What slurmctld 25.11 prints for these nodes and SDIAG, by the names in its plugin metrics/openmetrics.
+# Metrics of slurmctld 25.11 for these nodes and SDIAG, by the names in its plugin metrics/openmetrics.
 NATIVE = {
     'slurm_node_cpus_effective{node="gpu1"}': 96,
     'slurm_node_cpus_effective{node="gpu2"}': 96,
@@ -82,7 +82,7 @@ EXPECTED: dict[str, float] = {
 
 
 def collected(controller: str, *, native: bool) -> Iterator[tuple[str, float]]:
-    """What the collector of a controller gives, with the labels of its scrape."""
+    """Yield the series of a controller's collector with the labels of its scrape."""
     families = [
         one("up", "", 1, controller=controller),
         one("slurmdbd_up", "", 1),
@@ -94,19 +94,19 @@ def collected(controller: str, *, native: bool) -> Iterator[tuple[str, float]]:
     for family in families:
         for values, value in family.samples:
             own = dict(zip(family.labels, values, strict=True))
-            # honor_labels: what the file says wins.
+            # honor_labels: labels of the file take precedence.
             labels = {"instance": controller, "node": controller, "job": "node"} | own
             words = ",".join(f"{key}={json.dumps(text)}" for key, text in labels.items())
             yield f"busbar_slurm_{family.name}{{{words}}}", value
 
 
 @pytest.mark.parametrize("source", ["collector", "openmetrics", "takeover"])
-def test_series_are_equal_whatever_the_source(source: str, tmp_path: Path) -> None:
+def test_series_do_not_depend_on_the_source(source: str, tmp_path: Path) -> None:
     given = dict(collected("ctl", native=source == "openmetrics"))
     if source == "openmetrics":
         given |= NATIVE
     if source == "takeover":
-        # The old controller's last copy is still there while the new one tells of the cluster.
+        # The last file of the old controller still exists while the new one reports the cluster.
         given |= {name: value for name, value in collected("ctl2", native=False) if "_up{" not in name}
     tests: dict[str, Any] = {
         "rule_files": [str(RULES)],

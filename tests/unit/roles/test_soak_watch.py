@@ -1,4 +1,4 @@
-"""The program that watches a node in a soak, on recordings of nvidia-smi and of the kernel's log."""
+"""Tests of the program that watches a node during a soak, with recordings of nvidia-smi and of the kernel log."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ LINKS = """GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-0)
 
 
 class Node:
-    """A node with the watch, its readers and programs that say what a test wants."""
+    """A node with the program, its readers and stand-ins for the programs that it runs."""
 
     def __init__(self, folder: Path) -> None:
-        """Install it."""
+        """Install the program and the stand-ins."""
         self.folder = folder
         install_program("validation/files/busbar_soak_watch.py", folder / "busbar_soak_watch")
         (folder / "bin").mkdir()
@@ -45,16 +45,16 @@ class Node:
         self.gpus()
 
     def program(self, name: str, text: str) -> None:
-        """Have a program."""
+        """Write a program."""
         executable(self.folder / "bin" / name, text)
 
     def gpus(self, **changes: object) -> None:
-        """Have two GPUs, the second with changes."""
+        """Set up two GPUs, the second with changes."""
         first = gpu_xml(0, power=POWER.format("690.12") + CLOCKS)
         (self.folder / "smi").write_text(log_xml(first, gpu_xml(1, **{"power": POWER.format(70) + CLOCKS, **changes})))
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:
-        """Begin to watch."""
+        """Start the program."""
         return subprocess.Popen(
             [sys.executable, "-B", self.folder / "busbar_soak_watch", "--interval", "0.2", *arguments],
             stdin=subprocess.PIPE,
@@ -65,7 +65,7 @@ class Node:
 
 
 def told(process: subprocess.Popen[str]) -> Iterator[dict[str, Any]]:
-    """Yield what is told, line by line."""
+    """Yield the reports of the program."""
     for line in process.stdout or ():
         assert line.startswith("busbar-soak ")
         yield json.loads(line.removeprefix("busbar-soak "))
@@ -76,7 +76,7 @@ def node(tmp_path: Path) -> Node:
     return Node(tmp_path)
 
 
-def test_it_tells_of_the_gpus_until_its_input_ends(node: Node) -> None:
+def test_gpus_are_reported_until_the_input_ends(node: Node) -> None:
     process = node.start("--device", "gpu")
     lines = told(process)
     begin, sample = next(lines), next(lines)
@@ -109,7 +109,7 @@ def test_an_unreadable_log_is_reported_and_a_lost_driver_has_no_gpus(node: Node)
     assert (begin["kernel_log"], end["kernel_log"], end["faults"], end["devices"]) == (False, False, [], [])
 
 
-def test_without_gpus_it_tells_of_the_cpus(node: Node) -> None:
+def test_without_gpus_cpus_are_reported(node: Node) -> None:
     process = node.start("--device", "cpu")
     assert process.stdin is not None
     process.stdin.close()

@@ -1,4 +1,4 @@
-"""Addresses that OpenSSH 9.8 or newer exempts from penalties: declared networks and the hosts outside of them."""
+"""Tests of addresses that OpenSSH 9.8 or newer exempts from penalties: declared networks, and hosts outside them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CASES: list[tuple[dict[str, Any], list[str], bool]] = [
 ]
 
 
-def test_another_host_in_a_declared_network_changes_nothing(tmp_path: Path) -> None:
+def test_additional_host_in_a_declared_network_changes_nothing(tmp_path: Path) -> None:
     tasks = yaml.safe_load((TOP / "roles/ssh/tasks/keys.yml").read_text(encoding="utf-8"))
     task = next(task for task in tasks if "all hosts share" in task["name"])
     shared = task["ansible.builtin.set_fact"]["__ssh_shared"]

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 FOUND = {"groups": [], "user": "root"}
 
 
-def test_the_account_of_the_portal_is_denied_in_each_run(tmp_path: Path) -> None:
+def test_account_of_the_portal_is_denied_in_each_run(tmp_path: Path) -> None:
     variables: dict[str, list[str]] = {"ssh_admin_users": [], "ssh_admin_groups": [], "ssh_hostbased_denied_users": []}
     shown = {"ansible.builtin.debug": {"msg": "{{ __ssh_hostbased_denied_users }}"}}
     files = [str(TOP / "roles/ssh/vars/main.yml")]

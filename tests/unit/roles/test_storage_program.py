@@ -1,4 +1,4 @@
-"""The program that every node runs, as processes of this machine: one per rank, one phase after the other."""
+"""Tests of the storage program, run as processes of this machine: one per rank, phase by phase."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ printf 'fio: a warning\\n{"jobs": [{"%s": {"bw_bytes": 123000000, "io_bytes": 20
 
 @pytest.fixture
 def fio(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A fio that measures nothing, first in the path."""
+    """Return a stand-in for fio without measurements, first in PATH."""
     folder = tmp_path / "bin"
     folder.mkdir()
     executable(folder / "fio", FIO)
@@ -55,7 +55,7 @@ def start(path: Path, phase: str, rank: int, ranks: int, *arguments: str) -> sub
 
 
 def until(true: Callable[[], bool]) -> None:
-    """Wait for something that happens at once, on a machine that may be busy."""
+    """Wait until the condition is true; the machine may be busy."""
     end = time.monotonic() + 60
     while not true():
         assert time.monotonic() < end
@@ -63,7 +63,7 @@ def until(true: Callable[[], bool]) -> None:
 
 
 def phase_of(paths: list[Path], phase: str, *arguments: str) -> str:
-    """Run one phase on all ranks at once."""
+    """Run one phase on all ranks concurrently."""
     children = [start(path, phase, rank, len(paths), *arguments) for rank, path in enumerate(paths)]
     return "".join(child.communicate(timeout=120)[0] for child in children)
 
@@ -77,7 +77,7 @@ def judged(text: str, ranks: int) -> tuple[str, str, list[str]]:
 
 @pytest.mark.usefixtures("fio")
 @pytest.mark.parametrize("ranks", [2, 3, 5])
-def test_one_tree_passes_and_is_left_empty(tmp_path: Path, ranks: int) -> None:
+def test_shared_tree_passes_and_is_cleaned_up(tmp_path: Path, ranks: int) -> None:
     shared = tmp_path / "shared"
     shared.mkdir()
     text = "".join(phase_of([shared] * ranks, phase, "--size", "2097152", "--patience", "60") for phase in PHASES)
@@ -88,7 +88,7 @@ def test_one_tree_passes_and_is_left_empty(tmp_path: Path, ranks: int) -> None:
 
 
 @pytest.mark.usefixtures("fio")
-def test_a_tree_of_its_own_is_found_and_emptied_too(tmp_path: Path) -> None:
+def test_node_with_a_different_tree_is_found_and_cleaned_up(tmp_path: Path) -> None:
     shared, private = tmp_path / "shared", tmp_path / "private"
     shared.mkdir()
     private.mkdir()
@@ -120,7 +120,7 @@ def test_changed_content_is_reported(tmp_path: Path, make: Callable[[Path], obje
     assert said[1]["problems"] == (["read: the file of this node does not exist"] if word == "missing" else [])
 
 
-def test_an_old_version_is_stale(tmp_path: Path) -> None:
+def test_old_content_is_reported_as_stale(tmp_path: Path) -> None:
     phase_of([tmp_path] * 2, "write")
     old = next(tmp_path.glob(".busbar-storage-*/data-1")).read_bytes()
     phase_of([tmp_path] * 2, "rename")
@@ -129,14 +129,14 @@ def test_an_old_version_is_stale(tmp_path: Path) -> None:
     assert [item["sees"][0]["result"] for item in said] == ["stale", "ok"]
 
 
-def test_no_room_is_found_before_anything_is_written(tmp_path: Path) -> None:
+def test_full_file_system_is_found_before_anything_is_written(tmp_path: Path) -> None:
     phase_of([tmp_path] * 2, "write")
     said = read_storage(phase_of([tmp_path] * 2, "speed-write", "--size", str(1 << 55)))
     assert [item["speed"]["write"]["error"] for item in said] == ["no room", "no room"]
     assert list(tmp_path.glob(".busbar-storage-*/fio-*")) == []
 
 
-def test_a_missing_tree_is_named(tmp_path: Path) -> None:
+def test_missing_tree_is_reported(tmp_path: Path) -> None:
     text = "".join(phase_of([tmp_path / "nowhere"] * 2, phase) for phase in PHASES)
     verdict, reason, _blamed = judged(text, 2)
     assert verdict == "FAIL"
@@ -151,7 +151,7 @@ def test_without_fio_nothing_is_measured_and_that_is_reported(tmp_path: Path, mo
     assert said[0]["speed"]["write"]["error"] == "fio is not installed"
 
 
-def test_a_rank_that_is_stopped_takes_its_files_and_fio_away(tmp_path: Path, fio: Path) -> None:
+def test_terminated_rank_removes_its_files_and_stops_fio(tmp_path: Path, fio: Path) -> None:
     fio.write_text(f"#!/bin/sh\necho $$ >{tmp_path}/pid\nexec sleep 300\n", encoding="utf-8")
     shared = tmp_path / "shared"
     shared.mkdir()
@@ -165,7 +165,7 @@ def test_a_rank_that_is_stopped_takes_its_files_and_fio_away(tmp_path: Path, fio
     until(lambda: not Path("/proc", pid.read_text(encoding="ascii").strip()).exists())
 
 
-def test_sweep_removes_the_folder_of_this_run_alone(tmp_path: Path) -> None:
+def test_sweep_removes_only_the_folder_of_this_run(tmp_path: Path) -> None:
     phase_of([tmp_path], "write")
     (tmp_path / ".busbar-storage-another").mkdir()
     (tmp_path / "precious").touch()
@@ -174,7 +174,7 @@ def test_sweep_removes_the_folder_of_this_run_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("token", ["", "short", "../../../../etc", "a" * 65])
-def test_a_token_that_could_name_another_folder_is_refused(tmp_path: Path, token: str) -> None:
+def test_token_that_could_name_another_folder_is_refused(tmp_path: Path, token: str) -> None:
     done = subprocess.run(
         [sys.executable, "-B", str(PROGRAM), "--path", str(tmp_path), "--phase", "sweep"],
         env=os.environ | {"BUSBAR_STORAGE_TOKEN": token},

@@ -1,4 +1,4 @@
-"""What slurmd calls as TaskProlog: with Pyxis it runs in the task's container, which may have nothing but a shell."""
+"""Tests of the TaskProlog; with Pyxis it runs in the task's container, which may have only a shell."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def variables(role: str) -> dict[str, object]:
 
 
 def call(folder: Path, job: str, tmpdir: str = "yes") -> str:
-    """Call the script as it is installed, with no program on the path; what it prints."""
+    """Run the script as installed, without programs in PATH; return its output."""
     script = folder / "scratch_task_prolog"
     script.write_bytes((ROLES / "scratch/files/usr/local/lib/busbar/scratch_task_prolog").read_bytes())
     script.chmod(0o755)
@@ -32,7 +32,7 @@ def call(folder: Path, job: str, tmpdir: str = "yes") -> str:
     return done.stdout
 
 
-def test_a_task_learns_its_directory(tmp_path: Path) -> None:
+def test_task_gets_its_directory(tmp_path: Path) -> None:
     directory = tmp_path / "jobs" / "41"
     directory.mkdir(parents=True)
     assert call(tmp_path, "41") == f"export SCRATCH={directory}\nexport TMPDIR={directory}\n"
@@ -46,7 +46,7 @@ def test_without_a_directory_nothing_is_reported(tmp_path: Path, job: str) -> No
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
-def test_the_directory_of_another_is_not_told() -> None:
+def test_directory_of_another_user_is_not_printed() -> None:
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made)
         folder.chmod(0o755)
@@ -68,7 +68,7 @@ def test_the_directory_of_another_is_not_told() -> None:
         ({"slurm_config": {"TaskProlog": "/opt/c"}}, ["/opt/c"]),
     ],
 )
-def test_containers_have_what_slurmd_calls_in_them(given: dict[str, object], mounted: list[str]) -> None:
+def test_containers_mount_the_task_prolog(given: dict[str, object], mounted: list[str]) -> None:
     enroot = variables("enroot")
     templar = Templar(loader=DataLoader(), variables={"__enroot_scripts": enroot["__enroot_scripts"], **given})
     files = templar.template(trust_as_template(enroot["__enroot_task_prolog"]))
@@ -91,7 +91,7 @@ def test_containers_have_what_slurmd_calls_in_them(given: dict[str, object], mou
         ("", False),
     ],
 )
-def test_releases_of_slurm_that_cannot_are_refused(version: str, *, refused: bool) -> None:
+def test_releases_of_slurm_without_support_are_refused(version: str, *, refused: bool) -> None:
     tasks = yaml.safe_load((ROLES / "slurm/tasks/task_prolog.yml").read_text(encoding="utf-8"))
     (task,) = (task for task in tasks if task["name"].startswith("task_prolog | Refuse a TaskProlog"))
     given = {"__slurm_slurmd_version": {"stdout": version}}
@@ -108,7 +108,7 @@ def test_releases_of_slurm_that_cannot_are_refused(version: str, *, refused: boo
         ({"slurm_job_scripts": {"TaskProlog": ["/a"]}}, False),
     ],
 )
-def test_only_nodes_with_containers_and_a_task_prolog_are_asked(given: dict[str, object], *, asked: bool) -> None:
+def test_only_nodes_with_containers_and_a_task_prolog_are_checked(given: dict[str, object], *, asked: bool) -> None:
     base: dict[str, object] = {"slurm_job_scripts": {}, "slurm_config": {}}
     templar = Templar(loader=DataLoader(), variables=base | given)
     found = templar.template(trust_as_template(variables("slurm")["__slurm_container_task_prolog"]))
@@ -123,8 +123,8 @@ def test_only_nodes_with_containers_and_a_task_prolog_are_asked(given: dict[str,
         ({"scratch_per_job": True, "scratch_path": "/nvme"}, ["/nvme /nvme none x-create=auto,rbind,nofail,silent"]),
     ],
 )
-def test_a_host_without_scratch_starts_containers_all_the_same(given: dict[str, object], lines: list[str]) -> None:
-    """Login nodes have Enroot, and no scratch."""
+def test_host_without_scratch_starts_containers(given: dict[str, object], lines: list[str]) -> None:
+    """Login nodes have Enroot, but no scratch."""
     defaults = yaml.safe_load((ROLES / "enroot/defaults/main.yml").read_text(encoding="utf-8"))
     mounts = Templar(loader=DataLoader(), variables=given).template(trust_as_template(defaults["enroot_mounts"]))
     assert mount_lines(mounts) == (lines, [])

@@ -1,4 +1,4 @@
-"""The program of the trainings: what it works out before torch is needed, and what it does without it."""
+"""Tests of the training program: the code that runs before torch is imported, and its behavior without torch."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ROLE = Path(__file__).resolve().parents[3] / "roles" / "examples"
 
 
 def program(name: str = "train_ddp") -> Any:  # noqa: ANN401 - a module without types
-    """A part of the program, as it is found beside the others."""
+    """Return a module of the program, imported from its folder."""
     sys.path.insert(0, str(ROLE / "files"))
     try:
         return importlib.import_module(name)
@@ -36,12 +36,14 @@ def program(name: str = "train_ddp") -> Any:  # noqa: ANN401 - a module without 
         ({"RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": "1", "SLURM_STEP_NUM_TASKS": "2"}, (3, 4, 1)),
     ],
 )
-def test_who_started_it_says_which_rank_it_is(environment: dict[str, str], ranks: tuple[int, int, int]) -> None:
+def test_rank_is_read_from_the_environment_of_torchrun_or_srun(
+    environment: dict[str, str], ranks: tuple[int, int, int]
+) -> None:
     found = program().find_ranks(environment)
     assert (found.rank, found.world, found.local) == ranks
 
 
-def test_the_interface_towards_an_address() -> None:
+def test_interface_of_the_route_to_an_address() -> None:
     assert program("train_ranks").interface_towards("127.0.0.1", 9) == "lo"
     assert program("train_ranks").interface_towards("no-such-host.invalid", 9) == ""
 
@@ -52,12 +54,12 @@ def test_ranks_exchange_numbers() -> None:
     assert all(isinstance(number, float) for number in numbers)
     assert found.unpacked(numbers) == ("gpu-\u00fc1", [0.25, None])
     assert found.unpacked(found.packed("x" * 200, [1.0])) == ("x" * 64, [1.0])
-    # Whatever a hostile rank sends is a name without control characters and figures, or none.
+    # Numbers of a hostile rank become a name without control characters, and figures or None.
     assert found.unpacked([27.0, 1e308, -1.0, 65.0, float("nan"), *[0.0] * 59, float("inf")]) == ("A", [None])
 
 
-def test_no_rank_unpacks_an_object_of_another() -> None:
-    """What gathers or broadcasts objects runs, in whoever receives it, what its sender likes."""
+def test_ranks_do_not_unpickle_objects_of_other_ranks() -> None:
+    """Collectives of objects unpickle them, which runs code of the sender in the receiver."""
     called = set()
     for file in (ROLE / "files").glob("*.py"):
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
@@ -69,7 +71,7 @@ def test_no_rank_unpacks_an_object_of_another() -> None:
 
 
 @pytest.mark.parametrize("mode", [0o755, 0o770, 0o701])
-def test_ranks_meet_nowhere_where_others_may_look(tmp_path: Path, mode: int) -> None:
+def test_rendezvous_folder_must_be_private(tmp_path: Path, mode: int) -> None:
     found = program("train_ranks")
     folder = tmp_path / "meet"
     folder.mkdir(mode=0o700)
@@ -80,14 +82,14 @@ def test_ranks_meet_nowhere_where_others_may_look(tmp_path: Path, mode: int) -> 
 
 
 class Engine:
-    """What DeepSpeed's engine asks of the environment before it does anything.
+    """Checks the environment as DeepSpeed's engine does at its start.
 
-    In the words of DeepSpeedEngine._do_args_sanity_check, deepspeed/runtime/engine.py of 0.19.8; it asserts them even
-    where torch.distributed is initialised already, for deepspeed.init_distributed then returns at once.
+    See DeepSpeedEngine._do_args_sanity_check, deepspeed/runtime/engine.py of 0.19.8; it asserts these variables even
+    if torch.distributed is initialized, because deepspeed.init_distributed then returns at once.
     """
 
     def __init__(self, *_given: object) -> None:
-        """Refuse, or tell which GPU it would take."""
+        """Fail without LOCAL_RANK, else report ranks and GPU as the error."""
         needed = "LOCAL_RANK" in os.environ or "OMPI_COMM_WORLD_LOCAL_RANK" in os.environ
         assert needed, "DeepSpeed requires the LOCAL_RANK environment variable"
         raise ValueError(" ".join(os.environ[name] for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK")))
@@ -97,10 +99,10 @@ class Engine:
     ("device", "told"),
     [(SimpleNamespace(type="cpu", index=None), "9 16 1"), (SimpleNamespace(type="cuda", index=0), "9 16 0")],
 )
-def test_deepspeed_learns_from_srun_which_rank_it_is(
+def test_deepspeed_gets_its_rank_under_srun(
     device: SimpleNamespace, told: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Started by srun there is no LOCAL_RANK, and a GPU that Slurm shows to one rank alone is number 0 of all ranks."""
+    """Under srun LOCAL_RANK is not set. If Slurm shows each rank only its own GPU, its index is 0 in every rank."""
     found = program()
     for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK"):
         monkeypatch.setenv(name, "")
@@ -117,7 +119,7 @@ def test_deepspeed_learns_from_srun_which_rank_it_is(
         found.train(MagicMock(), asked, ranks)
 
 
-def test_without_torch_it_says_so_and_what_to_do(tmp_path: Path) -> None:
+def test_missing_torch_is_reported_with_the_remedy(tmp_path: Path) -> None:
     (tmp_path / "torch.py").write_text("raise ImportError('libtorch.so: no such file')\n", encoding="utf-8")
     done = subprocess.run(
         [sys.executable, "-B", ROLE / "files" / "train_ddp.py", "--checkpoint", tmp_path],
@@ -138,24 +140,25 @@ def test_wrong_options_are_refused(option: str) -> None:
     assert subprocess.run(command, check=False, capture_output=True).returncode == 2
 
 
-def test_a_resnet_has_the_operations_and_weights_that_are_known_of_it() -> None:
-    """Torchvision tells of the same nets 4.09 and 11.51 GFLOPS (multiply-accumulates) and as many weights."""
+def test_resnets_have_the_published_operations_and_weights() -> None:
+    """Torchvision documents 4.09 and 11.51 GFLOPS (multiply-accumulates) and the same numbers of weights."""
     work = program("train_work")
     for model, macs, weights in (("resnet50", 4.09e9, 25_557_032), ("resnet152", 11.51e9, 60_192_808)):
         shape = work.Shape.of_options(model, 0, 0, 0, gpu=True)
         assert shape.length == 224
         assert work.flops_per_sample(shape) == pytest.approx(3 * 2 * macs, rel=1e-3)
         layers = work.convolutions(shape)
-        # Each convolution has a normalisation of two figures per channel; the last layer has a bias.
+        # Each convolution has a normalization with two parameters per channel; the last layer has a bias.
         count = sum(inputs * outputs * kernel**2 + 2 * outputs for inputs, outputs, kernel, _shrinkage in layers)
         assert count + (2048 + 1) * 1000 == weights
-    # A rank on CPUs has few MB: weights, gradients, those on the way, Adam's two figures, and all of the probe again.
+    # A rank on CPUs has only a few MB for weights, gradients, gradients in flight, Adam's two moments, and a second
+    # copy for the probe.
     tiny = work.Shape.of_options("resnet50", 0, 0, 0, gpu=False)
     assert sum(inputs * outputs * kernel**2 for inputs, outputs, kernel, _shrinkage in work.convolutions(tiny)) < 1e6
 
 
-def test_a_gpt_has_the_operations_of_palms_formula() -> None:
-    """6N + 12LHQT per token (PaLM, appendix B): N of GPT-2 small is 124 million, without the table of positions."""
+def test_gpt_has_the_operations_of_palms_formula() -> None:
+    """6N + 12LHQT per token (PaLM, appendix B): N of GPT-2 small is 124 million without the position embeddings."""
     work = program("train_work")
     shape = work.Shape.of_options("gpt", 0, 0, 0, gpu=True)
     layers, width, tokens, vocabulary = 12, 768, 1024, 50304
@@ -165,7 +168,7 @@ def test_a_gpt_has_the_operations_of_palms_formula() -> None:
     assert (shape.tokens, work.Shape.of_options("resnet50", 0, 0, 0, gpu=True).tokens) == (1024, None)
 
 
-def test_on_cpus_a_step_takes_no_time() -> None:
+def test_step_on_cpus_has_few_operations() -> None:
     work = program("train_work")
     for model in ("gpt", "resnet50", "mlp"):
         shape = work.Shape.of_options(model, 0, 0, 0, gpu=False)
@@ -176,13 +179,13 @@ def test_on_cpus_a_step_takes_no_time() -> None:
     ("model", "gib", "batch"),
     [("gpt", 12, 4), ("gpt", 80, 32), ("gpt", 6, 1), ("resnet50", 12, 64), ("resnet50", 40, 256), ("mlp", 8, 64)],
 )
-def test_the_batch_is_what_the_memory_holds(model: str, gib: int, batch: int) -> None:
-    # nvidia-smi tells somewhat less than the name of a GPU.
+def test_batch_size_fits_the_memory(model: str, gib: int, batch: int) -> None:
+    # nvidia-smi reports slightly less memory than the name of a GPU.
     assert program("train_work").batch_that_fits(model, int(0.97 * gib * 2**30)) == batch
 
 
 @pytest.mark.parametrize(("asked", "cpus", "workers"), [(-1, 1, 1), (-1, 14, 8), (-1, 4, 3), (0, 14, 0), (12, 4, 12)])
-def test_the_loader_works_on_the_cpus_of_its_rank(asked: int, cpus: int, workers: int) -> None:
+def test_workers_of_the_loader_fit_the_cpus_of_the_rank(asked: int, cpus: int, workers: int) -> None:
     assert program("train_work").loader_workers(asked, cpus) == workers
 
 
@@ -194,13 +197,13 @@ def test_the_loader_works_on_the_cpus_of_its_rank(asked: int, cpus: int, workers
         (("gpt", 100, 0, 0), "--hidden 100: gpt needs a multiple of the head size 64"),
     ],
 )
-def test_a_size_that_a_model_cannot_have_is_refused(given: tuple[Any, ...], words: str) -> None:
+def test_invalid_model_size_is_refused(given: tuple[Any, ...], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         program("train_work").Shape.of_options(*given, gpu=True)
 
 
-def test_every_part_of_the_program_is_installed_with_it() -> None:
-    """What a part imports lies beside it, for the examples as for the validation."""
+def test_every_imported_module_of_the_program_is_installed() -> None:
+    """Modules that a module imports are in the same folder, for the examples and for the validation."""
     needed = {"train_ddp"}
     for name in (parts := sorted(path.stem for path in (ROLE / "files").glob("train_*.py"))):
         text = (ROLE / "files" / f"{name}.py").read_text(encoding="utf-8")
@@ -218,15 +221,15 @@ def test_every_part_of_the_program_is_installed_with_it() -> None:
         ([], 0, []),
         ([3.0], 1, [[1, 3.0]]),
         ([3.0, 2.0, 1.0], 3, [[1, 3.0], [2, 2.0], [3, 1.0]]),
-        # After a restart those of the steps before it are not known any more.
+        # After a restart the losses of earlier steps are unknown.
         ([2.0, 1.0], 12, [[11, 2.0], [12, 1.0]]),
     ],
 )
-def test_the_curve_of_a_few_steps_is_whole(losses: list[float], steps: int, curve: list[list[float]]) -> None:
+def test_curve_of_few_steps_has_all_of_them(losses: list[float], steps: int, curve: list[list[float]]) -> None:
     assert program().curve_of(losses, steps) == curve
 
 
-def test_the_curve_of_many_steps_is_thinned_and_ends_with_the_last() -> None:
+def test_curve_of_many_steps_is_downsampled_and_ends_with_the_last() -> None:
     found = program().curve_of([float(step) for step in range(1, 1001)], 1000)
     assert found[-1] == [1000, 1000.0]
     assert all(step == loss for step, loss in found)

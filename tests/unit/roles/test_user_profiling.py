@@ -1,4 +1,4 @@
-"""One switch lets users profile: what it sets on which host, and what a site's own settings keep."""
+"""Tests of user_profiling, which lets users profile: its settings on each host, and explicit settings of the site."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ OPEN = {"kernel.perf_event_paranoid": 1, "kernel.kptr_restrict": 0}
 
 
 def value(role: str, name: str, host: str = "gpu1", system: str = "Debian", **given: object) -> Any:  # noqa: ANN401 - any variable
-    """A variable of a role on a host of a site, as Ansible makes it."""
+    """Return a variable of a role on a host of a site as Ansible evaluates it."""
     files = [
         ROLES / "site/defaults/main.yml",
         ROLES / role / "defaults/main.yml",
@@ -35,19 +35,19 @@ def value(role: str, name: str, host: str = "gpu1", system: str = "Debian", **gi
     )
 
 
-def test_nothing_is_opened_without_the_switch() -> None:
+def test_profiling_is_disabled_by_default() -> None:
     assert not set(OPEN) & set(value("hosts", "__hosts_sysctl"))
     assert value("hosts", "__hosts_profiling") is False
 
 
 @pytest.mark.parametrize(("host", "opened"), [("gpu1", True), ("login", False), ("ctl", False)])
-def test_it_opens_compute_nodes_alone(host: str, opened: bool) -> None:  # noqa: FBT001 - a row of the table
+def test_profiling_is_enabled_only_on_compute_nodes(host: str, opened: bool) -> None:  # noqa: FBT001 - a row of the table
     sysctl = value("hosts", "__hosts_sysctl", host, user_profiling=True)
     assert OPEN.items() <= sysctl.items() if opened else not set(OPEN) & set(sysctl)
     assert "vm.max_map_count" in sysctl
 
 
-def test_a_setting_of_the_site_stays() -> None:
+def test_explicit_setting_of_the_site_is_kept() -> None:
     given: dict[str, Any] = {"user_profiling": True, "hosts_sysctl": {"kernel.perf_event_paranoid": -1}}
     assert value("hosts", "__hosts_sysctl", **given) == {"kernel.perf_event_paranoid": -1, "kernel.kptr_restrict": 0}
 
@@ -60,19 +60,19 @@ def test_a_setting_of_the_site_stays() -> None:
         ("Rocky", ["perf"]),
     ],
 )
-def test_the_package_of_perf(system: str, packages: list[str]) -> None:
+def test_package_of_perf(system: str, packages: list[str]) -> None:
     assert value("hosts", "__hosts_perf_packages", system=system) == packages
 
 
 def restricted(**given: object) -> Any:  # noqa: ANN401 - any variable
-    """What the driver is told of its counters."""
+    """Return the module parameters of the driver."""
     declared = yaml.safe_load((ROLES / "nvidia_driver/vars/main.yml").read_text(encoding="utf-8"))
     asked = declared["__nvidia_driver_settings"]["module_parameters"]
     variables = {"user_profiling": False, "nvidia_driver_module_parameters": {}, **given}
     return Templar(loader=DataLoader(), variables=variables).template(trust_as_template(asked))
 
 
-def test_the_driver_lets_users_read_counters() -> None:
+def test_driver_permits_users_to_read_counters() -> None:
     assert restricted() == {}
     opened = {"nvidia": {"NVreg_RestrictProfilingToAdminUsers": 0}}
     assert restricted(user_profiling=True) == opened

@@ -1,4 +1,4 @@
-"""The containers of a validation's jobs, as Pyxis treats them."""
+"""Tests of the containers of validation jobs, with a stand-in for Pyxis."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ EXPORTED = {
 
 
 @pytest.mark.parametrize("name", JOBS)
-def test_all_that_a_job_exports_is_named_to_pyxis(tmp_path: Path, name: str) -> None:
+def test_exported_variables_are_passed_to_pyxis(tmp_path: Path, name: str) -> None:
     job = Job(tmp_path, name)
     job.image(**dict.fromkeys(EXPORTED[name], "of the image"))
     code, output = job.run(BUSBAR_RAIL="mlx5_0" if name == "job" else "")
@@ -38,7 +38,7 @@ def test_all_that_a_job_exports_is_named_to_pyxis(tmp_path: Path, name: str) -> 
         assert not any("RENDEZVOUS_SECRET" in word for word in words)
 
 
-def test_a_value_that_differs_is_reported_with_both_and_proves_nothing(tmp_path: Path) -> None:
+def test_overridden_variable_is_reported_and_the_test_is_not_valid(tmp_path: Path) -> None:
     job = Job(tmp_path, "job")
     job.script.write_text(job.script.read_text().replace("NCCL_ALGO,", "", 1).replace(",NCCL_ALGO", "", 1))
     job.image(NCCL_ALGO="Tree")
@@ -49,7 +49,7 @@ def test_a_value_that_differs_is_reported_with_both_and_proves_nothing(tmp_path:
     assert step_fault(output, ran=True).startswith(f"gpu1: {fault}")
 
 
-def test_an_image_is_unpacked_once_on_each_node_and_nothing_of_it_stays(tmp_path: Path) -> None:
+def test_image_is_unpacked_once_per_node_and_removed(tmp_path: Path) -> None:
     job = Job(tmp_path, "job")
     job.image()
     for node in ("gpu1", "gpu2"):
@@ -59,13 +59,13 @@ def test_an_image_is_unpacked_once_on_each_node_and_nothing_of_it_stays(tmp_path
     code, output = job.run()
     assert (code, len(job.steps())) == (0, 4), output
     assert job.unpacked() == ["gpu1", "gpu2"]
-    # Job 4 runs; of the others of busbar nothing is left, and what is not busbar's is not touched.
+    # Job 4 runs. Containers of busbar's other jobs are removed, containers of others are kept.
     for node in ("gpu1", "gpu2"):
         stays = sorted(path.name for path in (tmp_path / "data" / node).iterdir())
         assert stays == ["busbar-6", "pyxis_busbar-4", "pyxis_of-alice"]
 
 
-def test_a_training_unpacks_once_too(tmp_path: Path) -> None:
+def test_training_unpacks_the_image_once(tmp_path: Path) -> None:
     job = Job(tmp_path, "job_training")
     job.image(MASTER_PORT="61045")
     code, output = job.run()
@@ -76,7 +76,7 @@ def test_a_training_unpacks_once_too(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", JOBS)
-def test_what_pyxis_says_is_the_reason(tmp_path: Path, name: str) -> None:
+def test_error_of_pyxis_is_the_reason(tmp_path: Path, name: str) -> None:
     code, output = Job(tmp_path, name).run()
     assert code == 1
     assert step_fault(output, ran=False) == (
@@ -103,12 +103,12 @@ def test_a_program_that_is_missing_is_named(tmp_path: Path, name: str) -> None:
     assert "gpu1: /opt/gone/all_reduce_perf: command not found\n" in output
 
 
-def test_on_cpus_a_rail_is_compared_as_well_and_no_image_is_used(tmp_path: Path) -> None:
+def test_rail_is_checked_on_cpus_without_an_image(tmp_path: Path) -> None:
     job = Job(tmp_path, "job", validation_backend="mpi", validation_environment={})
     code, output = job.run(BUSBAR_RAIL="eth1")
     assert (code, job.steps()) == (0, [])
     assert output.count("program on") == 8
-    # A prolog of tasks that sets a variable beats the job as well.
+    # A TaskProlog that sets a variable also overrides the job.
     task = job.folder / "bin" / "srun"
     task.write_text(
         task.read_text().replace("    if image is not None:", "    given['UCX_NET_DEVICES'] = 'x'\n    if 0:")

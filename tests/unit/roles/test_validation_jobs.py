@@ -1,4 +1,4 @@
-"""The jobs of a validation as the nodes get them, run here."""
+"""Tests of the validation jobs as the nodes get them, run on this machine."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from validation_job import IMAGE, JOBS, OPTIONS, Job
 
 @pytest.mark.parametrize("image", ["", IMAGE])
 @pytest.mark.parametrize("name", JOBS)
-def test_shellcheck_has_nothing_to_say(tmp_path: Path, name: str, image: str) -> None:
+def test_shellcheck_accepts_the_scripts(tmp_path: Path, name: str, image: str) -> None:
     if shutil.which("shellcheck") is None:
         pytest.skip("no shellcheck here")
     images = dict.fromkeys([key for key in OPTIONS if key.endswith("_image")], image)
@@ -33,13 +33,13 @@ def test_shellcheck_has_nothing_to_say(tmp_path: Path, name: str, image: str) ->
     assert done.returncode == 0, done.stdout
 
 
-def test_linpack_gets_the_grid_nearest_to_a_square_and_as_much_as_fits(tmp_path: Path) -> None:
+def test_linpack_uses_the_squarest_grid_and_the_largest_size(tmp_path: Path) -> None:
     job = Job(tmp_path, "job_hpl", validation_hpl_image="", validation_hpl_arguments=[])
     executable(tmp_path / "bin" / "xhpl", '#!/bin/sh\n[ "$SLURM_PROCID" != 0 ] || cp HPL.dat hpccoutf.txt\n')
     given = {"BUSBAR_RANKS_PER_NODE": "6", "BUSBAR_HPL_N_EACH": "1000", "BUSBAR_HPL_NB": "80"}
     code, output = job.run(**given, BUSBAR_HPL_N="0", TMPDIR=str(tmp_path))
     assert code == 0, output
-    # 1000 times the root of two nodes, in whole blocks.
+    # 1000 times the square root of two nodes, rounded to whole blocks.
     for line in ("1360 Ns", "80 NBs", "3 Ps", "4 Qs", "16.0 threshold"):
         assert line in output.splitlines()
     assert "500 Ns" in job.run(**given, BUSBAR_HPL_N="500", TMPDIR=str(tmp_path))[1].splitlines()
@@ -47,9 +47,9 @@ def test_linpack_gets_the_grid_nearest_to_a_square_and_as_much_as_fits(tmp_path:
 
 
 @pytest.mark.parametrize("rails", [["mlx5_0", "mlx5_1"], "mlx5_0,mlx5_1"])
-def test_pairs_write_over_one_rail_after_the_other(tmp_path: Path, rails: list[str] | str) -> None:
+def test_pairs_write_over_each_rail_in_turn(tmp_path: Path, rails: list[str] | str) -> None:
     job = Job(tmp_path, "job_rdma_pairs", validation_rdma_pairs_rails=rails, __validation_rdma_pairs_seconds="3")
-    # In the stand-in one node ends before the next begins, so nobody serves those who write.
+    # The stand-in for srun runs one node after the other, so no server answers the writers.
     program = '#!/bin/sh\ncase "$*" in *gpu?) echo "Unable to reach ${4}" ;; esac\n'
     executable(tmp_path / "bin" / "ib_write_bw", program)
     srun = tmp_path / "bin" / "srun"
@@ -64,7 +64,7 @@ def test_pairs_write_over_one_rail_after_the_other(tmp_path: Path, rails: list[s
         assert done.returncode == 0
 
 
-def test_over_the_nics_alone_every_other_way_is_off(tmp_path: Path) -> None:
+def test_nic_only_test_disables_all_other_transports(tmp_path: Path) -> None:
     job = Job(tmp_path, "job")
     job.image()
     seen = [line for line in job.run(BUSBAR_NIC_ALONE="1")[1].splitlines() if line.startswith("program on")]
@@ -74,7 +74,7 @@ def test_over_the_nics_alone_every_other_way_is_off(tmp_path: Path) -> None:
     assert all(off <= set(line.split()) for line in seen), seen
 
 
-def test_a_program_sees_the_rail_that_the_job_names(tmp_path: Path) -> None:
+def test_program_gets_the_rail_of_the_job(tmp_path: Path) -> None:
     job = Job(tmp_path, "job")
     job.image(NCCL_IB_HCA="mlx5_9", NCCL_DEBUG="WARN", PATH_OF_IMAGE="x")
     seen = [line for line in job.run(BUSBAR_RAIL="mlx5_0")[1].splitlines() if line.startswith("program on")]
@@ -84,14 +84,14 @@ def test_a_program_sees_the_rail_that_the_job_names(tmp_path: Path) -> None:
     )
 
 
-def test_a_job_tells_what_the_ports_counted_before_and_after(tmp_path: Path) -> None:
+def test_job_reports_port_counters_before_and_after(tmp_path: Path) -> None:
     port = tmp_path / "sys" / "class" / "infiniband" / "mlx5_0" / "ports" / "1" / "counters"
     port.mkdir(parents=True)
     for name, value in {"symbol_error": 7, "link_downed": 0, "port_rcv_data": 99}.items():
         (port / name).write_text(f"{value}\n")
     job = Job(tmp_path, "job")
     job.image()
-    # While the program runs, the cable goes wrong.
+    # The cable fails while the program runs.
     program = f"#!/bin/sh\necho 1007 > {port}/symbol_error\n"
     (tmp_path / "bin" / "all_reduce_perf").write_text(program, encoding="utf-8")
     code, output = job.run(BUSBAR_SYS=str(tmp_path / "sys"))
@@ -107,11 +107,11 @@ def test_a_job_tells_what_the_ports_counted_before_and_after(tmp_path: Path) -> 
     [
         ({}, 2),
         ({"BUSBAR_REPEATS": "4", "BUSBAR_SECONDS": "100"}, 4),
-        # When half of its time is over, one of each is what there is.
+        # After half of its time, a job runs no repeats.
         ({"BUSBAR_REPEATS": "4", "BUSBAR_SECONDS": "0"}, 1),
     ],
 )
-def test_the_search_asks_for_repeats_of_its_own(tmp_path: Path, asked: dict[str, str], steps: int) -> None:
+def test_search_sets_its_own_number_of_repeats(tmp_path: Path, asked: dict[str, str], steps: int) -> None:
     job = Job(tmp_path, "job")
     job.image()
     code, output = job.run(**asked)
@@ -124,14 +124,14 @@ def test_the_search_asks_for_repeats_of_its_own(tmp_path: Path, asked: dict[str,
     ("passed", "limit", "repeats"),
     [
         ("100", 600, 3),
-        # The first took more than half of the nine minutes.
+        # The first run took more than half of the nine minutes.
         ("271", 600, 1),
-        # Two fit, and a third would not.
+        # Two repeats fit, a third does not.
         ("45", 100, 1),
         ("20", 100, 3),
     ],
 )
-def test_no_repeat_begins_that_would_be_taken_for_one_that_hangs(
+def test_repeats_that_would_exceed_the_time_limit_are_skipped(
     tmp_path: Path, passed: str, limit: int, repeats: int
 ) -> None:
     job = Job(tmp_path, "job", validation_image="", validation_repeats=3, validation_test_time_limit=limit)
@@ -144,8 +144,8 @@ def test_no_repeat_begins_that_would_be_taken_for_one_that_hangs(
 @pytest.mark.parametrize(
     ("cpus", "each"), [("224(x2)", "28"), ("224(x3),64(x2)", "8"), ("100", "12"), ("2(x2)", "1"), ("", "1")]
 )
-def test_each_rank_trains_on_its_share_of_the_smallest_nodes_cpus(tmp_path: Path, cpus: str, each: str) -> None:
-    """SLURM_JOB_CPUS_PER_NODE is a list of CPUS(xNODES); with two threads per core a task has whole cores."""
+def test_each_rank_gets_its_share_of_the_smallest_nodes_cpus(tmp_path: Path, cpus: str, each: str) -> None:
+    """SLURM_JOB_CPUS_PER_NODE is a list of CPUS(xNODES); with two threads per core a task gets whole cores."""
     job = Job(tmp_path, "job_training")
     job.image()
     job.run(SLURM_JOB_CPUS_PER_NODE=cpus, BUSBAR_RANKS_PER_NODE="8")
@@ -160,7 +160,7 @@ def test_each_rank_trains_on_its_share_of_the_smallest_nodes_cpus(tmp_path: Path
     assert {words[words.index("--model") + 1] for _options, words in steps} == {"gpt"}
 
 
-def test_a_job_tells_of_cuda_and_of_the_interfaces_that_have_a_link(tmp_path: Path) -> None:
+def test_job_reports_cuda_and_interfaces_with_a_link(tmp_path: Path) -> None:
     job = Job(tmp_path, "job")
     banner = "| NVIDIA-SMI 535.129.03             Driver Version: 535.129.03   CUDA Version: 12.2     |"
     (tmp_path / "bin" / "nvidia-smi").write_text(f"#!/bin/sh\n[ $# -gt 0 ] || echo '{banner}'\n")
@@ -174,7 +174,7 @@ def test_a_job_tells_of_cuda_and_of_the_interfaces_that_have_a_link(tmp_path: Pa
 
 
 @pytest.mark.parametrize("name", [*JOBS, "job_storage", "check_dcgm_diag"])
-def test_every_job_tells_the_numbers_of_its_gpus(tmp_path: Path, name: str) -> None:
+def test_every_job_reports_serial_numbers_of_its_gpus(tmp_path: Path, name: str) -> None:
     job = Job(tmp_path, name)
     (tmp_path / "bin" / "nvidia-smi").write_text(
         """#!/bin/sh
@@ -190,12 +190,12 @@ GPU-2, [N/A], NVIDIA, Inc. L4"
     ]
 
 
-def test_a_soak_takes_products_and_all_reduces_in_turn_from_two_images(tmp_path: Path) -> None:
+def test_soak_alternates_gemm_and_all_reduce_from_two_images(tmp_path: Path) -> None:
     job = Job(tmp_path, "job_soak", validation_gemm_image="/images/torch.sqsh")
     job.image()
     (tmp_path / "images" / "_images_torch.sqsh").write_text("{}")
     program = tmp_path / "bin" / "python3"
-    # The watch ends when its input does.
+    # The watch ends with its input.
     program.write_text('#!/bin/sh\ncase "$*" in *soak_watch*) cat; echo "busbar-soak $SLURMD_NODENAME" ;; esac\n')
     code, output = job.run(TMPDIR=str(tmp_path))
     assert code == 0, output
@@ -210,7 +210,7 @@ def test_a_soak_takes_products_and_all_reduces_in_turn_from_two_images(tmp_path:
     assert not list((tmp_path / "data").glob("*/pyxis_busbar*"))
 
 
-def test_a_soak_ends_with_the_first_program_that_fails(tmp_path: Path) -> None:
+def test_soak_ends_with_the_first_failed_program(tmp_path: Path) -> None:
     job = Job(tmp_path, "job_soak", validation_gemm_image="", validation_image="")
     (tmp_path / "bin" / "all_reduce_perf").write_text("#!/bin/sh\nexit 3\n")
     code, output = job.run(BUSBAR_SOAK_SECONDS="60", TMPDIR=str(tmp_path))
@@ -219,7 +219,7 @@ def test_a_soak_ends_with_the_first_program_that_fails(tmp_path: Path) -> None:
     assert end.endswith(" 3")
 
 
-# As Open MPI's: a rank on each slot, and the variables of Slurm are those of the daemon of its node.
+# As with Open MPI: one rank per slot, and each rank has the Slurm variables of its node's daemon.
 MPIRUN = """#!/bin/bash
 while [ "$1" != sh ]; do [ "$1" != -n ] || number=$2; shift; done
 for rank in $(seq 0 $((number - 1))); do
@@ -229,8 +229,8 @@ done
 
 
 @pytest.mark.parametrize("name", ["job", "job_soak", "job_hpl"])
-def test_without_pmix_the_programs_of_mpi_are_started_by_mpirun(tmp_path: Path, name: str) -> None:
-    """Open MPI 5 under srun without PMIx runs N programs of one rank: open-mpi/ompi#13523."""
+def test_without_pmix_programs_of_mpi_are_started_by_mpirun(tmp_path: Path, name: str) -> None:
+    """Without PMIx, srun starts N programs of one rank each with Open MPI 5: open-mpi/ompi#13523."""
     images = dict.fromkeys(("validation_image", "validation_gemm_image", "validation_hpl_image"), "")
     job = Job(tmp_path, name, validation_backend="mpi", validation_repeats=1, **images)
     executable(tmp_path / "bin/mpirun", MPIRUN)
@@ -255,7 +255,7 @@ def test_without_pmix_an_image_is_started_with_pmi2(tmp_path: Path) -> None:
     assert [options["--mpi"] for options, _words in job.steps()] == ["pmi2"]
 
 
-# Answers as NCCL's RAS does: src/ras/client_support.cc, rasClientEventLoop (NVIDIA/nccl, commit 5067397c).
+# Answers like NCCL's RAS: src/ras/client_support.cc, rasClientEventLoop (NVIDIA/nccl, commit 5067397c).
 RAS = r"""
 import socketserver, sys
 class Client(socketserver.StreamRequestHandler):
@@ -276,7 +276,7 @@ with socketserver.TCPServer(("127.0.0.1", 0), Client) as server:
 """
 
 
-# NCCL's Inspector as far as a job meets it: a file of its own for each process (inspector.cc, inspectorGlobalInit).
+# Stands for NCCL's Inspector, which writes a file per process (inspector.cc, inspectorGlobalInit).
 RECORDING = """#!/bin/bash
 env | grep -E '^NCCL_(PROFILER|INSPECTOR)_' | sort | paste -sd ' '
 for line in $(seq 30); do
@@ -286,18 +286,18 @@ printf '{"cut' >>"$NCCL_INSPECTOR_DUMP_DIR/$SLURMD_NODENAME-pid$SLURM_PROCID.log
 """
 
 
-def test_what_the_inspector_recorded_last_is_collected_from_each_node(tmp_path: Path) -> None:
+def test_last_records_of_the_inspector_are_collected_from_each_node(tmp_path: Path) -> None:
     job = Job(tmp_path, "job", validation_repeats=1, validation_inspector="/opt/insp ector.so")
     job.image()
     (tmp_path / "bin" / "all_reduce_perf").write_text(RECORDING)
-    kept = Path("/tmp/busbar-inspector-30007")  # noqa: S108 - that of the job
+    kept = Path("/tmp/busbar-inspector-30007")  # noqa: S108 - folder of the job
     shutil.rmtree(kept, ignore_errors=True)
     code, output = job.run(BUSBAR_COLLECTIVES="all_reduce")
     assert (code, kept.exists()) == (0, False)
     assert f"NCCL_INSPECTOR_DUMP_DIR={kept}" in output
     assert "NCCL_INSPECTOR_ENABLE=1 NCCL_PROFILER_PLUGIN=/opt/insp ector.so" in output
     told = [line for line in output.splitlines() if line.startswith("# busbar inspector: ")]
-    # Both nodes have the one folder here, with the files of four ranks, of which the last 20 lines are shown.
+    # Both nodes share the folder here, which contains the files of four ranks; the last 20 lines of each are shown.
     assert told.count('# busbar inspector: gpu1 {"cut') == 4
     assert told.count('# busbar inspector: gpu2 {"line": 12}') == 4
     assert '# busbar inspector: gpu2 {"line": 11}' not in told
@@ -309,7 +309,7 @@ def test_what_the_inspector_recorded_last_is_collected_from_each_node(tmp_path: 
 
 
 @pytest.mark.parametrize("name", ["job", "job_soak"])
-def test_nccl_is_asked_who_hangs_before_the_job_is_cancelled(tmp_path: Path, name: str) -> None:
+def test_nccl_ras_is_queried_before_a_hanging_job_is_cancelled(tmp_path: Path, name: str) -> None:
     job = Job(
         tmp_path,
         name,
@@ -319,7 +319,7 @@ def test_nccl_is_asked_who_hangs_before_the_job_is_cancelled(tmp_path: Path, nam
         validation_test_time_limit=2,
         validation_soak_minutes=0.01,
     )
-    # The first rank hangs until it was asked for, the others at once give up.
+    # The first rank hangs until RAS was queried; the others exit at once.
     asked = tmp_path / "asked"
     hang = f"for _ in $(seq 100); do [ ! -e {asked} ] || exit 1; sleep 0.1; done"
     (tmp_path / "bin" / "all_reduce_perf").write_text(f"#!/bin/sh\n[ $SLURM_PROCID -gt 0 ] || {{ {hang}; }}\nexit 1\n")
@@ -334,7 +334,7 @@ def test_nccl_is_asked_who_hangs_before_the_job_is_cancelled(tmp_path: Path, nam
     assert '# busbar ras: OK\n# busbar ras: {\n# busbar ras:   "communicators": []\n# busbar ras: }\n' in output
 
 
-def test_without_an_answer_of_ras_nothing_is_reported_and_nothing_waits(tmp_path: Path) -> None:
+def test_unreachable_ras_is_ignored_without_a_wait(tmp_path: Path) -> None:
     job = Job(tmp_path, "job", validation_image="", validation_repeats=1)
     code, output = job.run(NCCL_RAS_ADDR="127.0.0.1:1", BUSBAR_COLLECTIVES="all_reduce")
     assert (code, "# busbar ras" in output) == (0, False)

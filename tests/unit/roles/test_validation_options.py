@@ -1,4 +1,4 @@
-"""The options of a validation are checked by the role's own file of tasks, before any host is changed."""
+"""The role's own task file checks the options of a validation before any host is changed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def checked(folder: Path, **changes: Any) -> tuple[int, str]:  # noqa: ANN401 - 
     return played(folder, play, {"children": groups, "vars": given})
 
 
-def test_options_that_are_right_pass(tmp_path: Path) -> None:
+def test_valid_options_pass(tmp_path: Path) -> None:
     code, said = checked(tmp_path, validation_pool="gpu1, gpu2")
     assert code == 0, said
 
@@ -41,7 +41,7 @@ def test_options_that_are_right_pass(tmp_path: Path) -> None:
         ({"validation_resume": "some", "validation_qos": "a b"}, "validation_resume: 'some' is not one of"),
     ],
 )
-def test_options_that_cannot_work_are_named_with_a_remedy(tmp_path: Path, changes: dict[str, Any], words: str) -> None:
+def test_invalid_options_are_reported_with_a_remedy(tmp_path: Path, changes: dict[str, Any], words: str) -> None:
     code, said = checked(tmp_path, **changes)
     assert (code, words in said) == (2, True), said
 
@@ -73,7 +73,7 @@ OWN = {
 }
 
 
-def test_a_floor_that_is_missing_is_reported_before_anything_runs(tmp_path: Path) -> None:
+def test_missing_floor_is_reported_before_anything_runs(tmp_path: Path) -> None:
     code, said = checked(tmp_path, **OWN, validation_floor_gbs=0)
     assert code == 0, said
     for words in (
@@ -87,7 +87,7 @@ def test_a_floor_that_is_missing_is_reported_before_anything_runs(tmp_path: Path
     assert (code, "INCONCLUSIVE" in said) == (0, False), said
 
 
-def test_a_site_s_options_are_checked_before_its_first_role() -> None:
+def test_options_of_a_site_are_checked_before_its_first_role() -> None:
     preflight = yaml.safe_load((TOP / "playbooks/preflight.yml").read_text(encoding="utf-8"))
     files = [task.get("ansible.builtin.import_role") for play in preflight for task in play.get("tasks", [])]
     assert {"name": "busbar.cluster.validation", "tasks_from": "options"} in files
@@ -97,7 +97,7 @@ def test_a_site_s_options_are_checked_before_its_first_role() -> None:
 
 
 def needed(**changes: Any) -> list[str]:  # noqa: ANN401 - any option
-    """The collectives whose programs must be on the nodes."""
+    """Return the collectives whose programs must be installed on the nodes."""
     from ansible.parsing.dataloader import DataLoader  # noqa: PLC0415 - slow
     from ansible.template import Templar  # noqa: PLC0415
 
@@ -113,7 +113,7 @@ def needed(**changes: Any) -> list[str]:  # noqa: ANN401 - any option
     )
 
 
-def test_the_automatic_search_needs_the_program_that_it_turns_to() -> None:
+def test_automatic_search_needs_the_program_of_its_collective() -> None:
     assert needed() == ["all_reduce", "alltoall"]
     assert needed(validation_search_collective="all_reduce") == ["all_reduce"]
     assert needed(validation_locate_rounds=0) == ["all_reduce"]

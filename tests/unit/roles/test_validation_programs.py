@@ -1,4 +1,4 @@
-"""Where the programs of nccl-tests lie, by the path of one of them."""
+"""Tests of the paths of nccl-tests programs, derived from the path of one of them."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ def program(binary: str, collective: str) -> str:
         ("all_gather_perf", "broadcast", "broadcast_perf"),
     ],
 )
-def test_the_program_of_a_collective_lies_beside_the_one_that_is_known(binary: str, collective: str, path: str) -> None:
+def test_program_of_a_collective_is_beside_the_known_one(binary: str, collective: str, path: str) -> None:
     assert program(binary, collective) == path
 
 
 @pytest.mark.parametrize("collective", COLLECTIVES)
-def test_each_collective_is_known_in_a_path(collective: str) -> None:
+def test_each_collective_is_recognized_in_a_path(collective: str) -> None:
     assert program(f"/opt/{collective}_perf", "all_reduce") == "/opt/all_reduce_perf"

@@ -1,4 +1,4 @@
-"""The stages that are registered, and what the role validation has of each: the word, the options, the job."""
+"""Each registered stage has its choice, options and job in the role validation."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ SPECS: dict[str, Any] = yaml.safe_load((ROLE / "meta/argument_specs.yml").read_t
     "options"
 ]
 WITH_JOB = [stage for stage in STAGES if stage.form is not None]
-# As an option of the role is declared, and as the stage reads it.
+# Types of a role's options and the types that the stage reads.
 TYPES = {"bool": "bool", "int": "int", "float": "float", "str": "str", "path": "str", "list": "list"}
 
 
-def test_the_choices_of_validation_stages_are_those_of_the_registry() -> None:
+def test_choices_of_validation_stages_match_the_registry() -> None:
     assert SPECS["validation_stages"]["choices"] == list(choices())
 
 
-def test_each_stage_has_a_name_of_its_own() -> None:
+def test_names_of_stages_are_unique() -> None:
     names = [name for stage in STAGES for name in {stage.name, *stage.labels}]
     assert len(names) == len(set(names))
-    # Its options stand among those of all stages, and its figures among the keys of a test.
+    # The options of a stage are keys beside those of all stages, and its figures are keys of a test.
     assert not {stage.name for stage in WITH_JOB} & {
         *data_types.Options.__annotations__,
         *data_types.Test.__annotations__,
@@ -35,7 +35,7 @@ def test_each_stage_has_a_name_of_its_own() -> None:
 
 
 @pytest.mark.parametrize("stage", WITH_JOB, ids=lambda stage: stage.name)
-def test_a_stage_reads_all_its_options_and_no_others(stage: Any) -> None:  # noqa: ANN401 - of whatever options
+def test_stage_reads_all_its_options_and_no_others(stage: Any) -> None:  # noqa: ANN401 - of whatever options
     prefix = f"validation_{stage.name}_"
     declared = {name.removeprefix(prefix): option for name, option in SPECS.items() if name.startswith(prefix)}
     read = {key: str(hint) for key, hint in stage.form.__annotations__.items() if key != "script"}
@@ -46,10 +46,10 @@ def test_a_stage_reads_all_its_options_and_no_others(stage: Any) -> None:  # noq
 
 
 @pytest.mark.parametrize("stage", WITH_JOB, ids=lambda stage: stage.name)
-def test_a_stage_with_options_has_a_job(stage: Any) -> None:  # noqa: ANN401 - of whatever options
+def test_stage_with_options_has_a_job(stage: Any) -> None:  # noqa: ANN401 - of whatever options
     assert (ROLE / "templates" / f"job_{stage.name}.sh.j2").is_file()
 
 
-def test_every_job_is_that_of_a_stage() -> None:
+def test_every_job_belongs_to_a_stage() -> None:
     jobs = {path.name.removeprefix("job_").removesuffix(".sh.j2") for path in (ROLE / "templates").glob("job_*.sh.j2")}
     assert jobs == {stage.name for stage in WITH_JOB}

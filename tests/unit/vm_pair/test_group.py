@@ -1,4 +1,4 @@
-"""What virtual machines ask of their host, and the inventory that they come with."""
+"""Tests of the requirements of virtual machines on their host, and of their inventory."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def test_missing_tools_are_named_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_tools_are_reported_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.geteuid", lambda: 0)
     monkeypatch.setattr("platform.machine", lambda: "x86_64")
     monkeypatch.setattr("shutil.which", lambda *_, **__: None)
@@ -27,16 +27,14 @@ def test_missing_tools_are_named_at_once(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @pytest.mark.parametrize(("user", "machine", "reason"), [(1000, "x86_64", "sudo"), (0, "aarch64", "found aarch64")])
-def test_hosts_that_cannot_do_it_are_refused(
-    monkeypatch: pytest.MonkeyPatch, user: int, machine: str, reason: str
-) -> None:
+def test_unsupported_hosts_are_refused(monkeypatch: pytest.MonkeyPatch, user: int, machine: str, reason: str) -> None:
     monkeypatch.setattr("os.geteuid", lambda: user)
     monkeypatch.setattr("platform.machine", lambda: machine)
     with pytest.raises(UsageError, match=reason):
         vm_group.check_host()
 
 
-def test_another_recipe_is_another_image(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_changed_recipe_gives_a_new_image(monkeypatch: pytest.MonkeyPatch) -> None:
     before = image.digest()
     assert image.digest() == before
     monkeypatch.setattr(image, "ROLE_PACKAGES", [*image.ROLE_PACKAGES, "fio"])
@@ -64,7 +62,7 @@ def test_ansible_reads_the_inventory(tmp_path: Path, monkeypatch: pytest.MonkeyP
     ]
 
 
-def test_down_removes_what_is_there_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_down_removes_existing_machines_and_reports_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sandbox_state, "sandbox_root", lambda: tmp_path)
     assert not vm_group.down("demo")
     Group("demo").save()
@@ -72,7 +70,7 @@ def test_down_removes_what_is_there_and_says_so(tmp_path: Path, monkeypatch: pyt
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_sandbox_of_that_name_keeps_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sandbox_with_the_same_name_keeps_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(vm_group, "check_host", lambda: None)
     monkeypatch.setattr(vm_group, "sandbox_path", lambda name: tmp_path / name)
     (tmp_path / "lab").mkdir()

@@ -1,4 +1,4 @@
-"""How a machine is started, found again and given its own files."""
+"""Tests of the start of a machine, of finding its process, and of its files."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ def group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Group:
     return Group("demo", "tcg", {"nfs1": 2201, "client1": 2202})
 
 
-def test_kvm_is_not_chosen_without_its_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kvm_is_not_selected_without_its_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(qemu, "KVM", tmp_path / "kvm")
     assert qemu.choose_accelerator(Image(tmp_path)) == "tcg"
 
 
 @pytest.mark.parametrize(("script", "chosen"), [("exit 0", "kvm"), ("exit 1", "tcg"), ("exec sleep 60", "tcg")])
-def test_kvm_is_chosen_only_when_a_kernel_ran_with_it(
+def test_kvm_is_selected_only_after_a_kernel_ran_with_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, chosen: str
 ) -> None:
     emulator = tmp_path / "emulator"
@@ -47,7 +47,7 @@ def test_kvm_is_chosen_only_when_a_kernel_ran_with_it(
     assert qemu.choose_accelerator(Image(tmp_path)) == chosen
 
 
-def test_disks_are_found_by_their_serial_numbers_and_machines_by_each_other(group: Group, tmp_path: Path) -> None:
+def test_disks_have_serial_numbers_and_machines_are_connected(group: Group, tmp_path: Path) -> None:
     client = " ".join(qemu.command(group, CLIENT, Image(tmp_path)))
     for serial in ("root", *CLIENT.disks):
         assert f"serial={serial}" in client
@@ -57,7 +57,7 @@ def test_disks_are_found_by_their_serial_numbers_and_machines_by_each_other(grou
     assert "remote.path=client1.wire" in " ".join(qemu.command(group, SERVER, Image(tmp_path)))
 
 
-def test_a_machine_gets_its_keys_and_addresses_as_files() -> None:
+def test_machine_gets_its_keys_and_addresses_as_files() -> None:
     files = {
         fields[1]: (fields[2], base64.b64decode(fields[6]).decode())
         for line in qemu.own_files(SERVER, "ssh-ed25519 AAAA", ("PRIVATE\n", "PUBLIC\n"))
@@ -69,15 +69,15 @@ def test_a_machine_gets_its_keys_and_addresses_as_files() -> None:
     assert "Address=10.77.0.10/24" in files["/etc/systemd/network/20-shared.network"][1]
 
 
-def test_a_stale_pid_file_names_no_process(group: Group) -> None:
+def test_stale_pid_file_is_ignored(group: Group) -> None:
     assert qemu.pid_of(group, SERVER) is None
     group.file("nfs1", "pid").write_text(f"{os.getpid()}\n")
     assert qemu.pid_of(group, SERVER) is None
     assert not qemu.stop(group, SERVER)
 
 
-def test_a_process_that_bears_the_machines_name_is_found_and_stopped(group: Group) -> None:
-    # It has become what its name says once it speaks, and ends with its input, however the test ends.
+def test_process_with_the_machines_name_is_found_and_stopped(group: Group) -> None:
+    # After "ready" the process has its name; it ends with its input, so it does not outlive the test.
     command = ["sh", "-c", "echo ready; read -r line", "busbar-demo-nfs1"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
         assert child.stdout is not None
@@ -89,12 +89,14 @@ def test_a_process_that_bears_the_machines_name_is_found_and_stopped(group: Grou
     assert child.returncode == -15
 
 
-def test_what_the_emulator_said_is_in_the_error(group: Group, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_error_contains_the_output_of_the_emulator(
+    group: Group, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setattr(qemu, "command", lambda *_: ["sh", "-c", "echo first; echo no such port >&2; exit 1"])
     with pytest.raises(UsageError, match="nfs1 did not start: no such port"):
         qemu.start(group, SERVER, Image(tmp_path))
 
 
-def test_a_machine_that_does_not_run_has_no_cable_to_pull(group: Group) -> None:
+def test_cable_of_a_stopped_machine_cannot_be_pulled(group: Group) -> None:
     with pytest.raises(UsageError, match="machine nfs1 does not answer"):
         qemu.set_cable(group, SERVER, plugged=False)

@@ -1,4 +1,4 @@
-"""Secrets leave the hosts only on request, and go into private files."""
+"""Secrets are copied from the hosts only on request, into private files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 KEY = bytes(range(256)) * 4
-# A stand-in for ssh: answers collect.sh, and the commands that read secrets.
+# A stand-in for ssh that answers collect.sh and the commands that read secrets.
 SSH = """#!/bin/sh
 for word; do place=$word; [ "$word" = -- ] && shift && break; shift; done
 script=$(cat)
@@ -41,7 +41,7 @@ PartitionName=p Nodes=ALL
 
 @pytest.fixture
 def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder of a site that does not exist yet, of a cluster behind the stand-in."""
+    """Return the folder of a new site for a cluster behind the stand-in."""
     ssh = tmp_path / "bin/ssh"
     ssh.parent.mkdir()
     executable(ssh, SSH)
@@ -67,7 +67,9 @@ def test_nothing_is_imported_by_default(cluster: Path) -> None:
     assert "slurm_database_password" not in _options(cluster)
 
 
-def test_secrets_go_into_private_files_and_not_on_screen(cluster: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_secrets_are_written_to_private_files_and_not_printed(
+    cluster: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["adopt", "cluster", str(cluster), "--controller", "head", "--secrets"]) == 0
     key, password = (cluster / "secrets" / f"{name}.adopted" for name in ("munge.key", "slurm_database.password"))
     assert key.read_bytes() == KEY
@@ -81,7 +83,7 @@ def test_secrets_go_into_private_files_and_not_on_screen(cluster: Path, capsys: 
     assert base64.b64encode(KEY).decode()[:40] not in said
 
 
-def test_an_unreadable_secret_is_named_and_nothing_is_written(
+def test_unreadable_secret_is_reported_and_nothing_is_written(
     cluster: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("KEY", "")
@@ -92,13 +94,13 @@ def test_an_unreadable_secret_is_named_and_nothing_is_written(
     assert not cluster.exists()
 
 
-def test_a_recording_has_no_secrets(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_recording_contains_no_secrets(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     recording = ["--from", str(FIXTURES / "slurm/lab-three-nodes")]
     assert main(["adopt", "cluster", str(tmp_path / "out"), "--controller", "alpha", "--secrets", *recording]) == 2
     assert "--from" in capsys.readouterr().err
 
 
-def test_a_login_node_that_is_given_by_its_address_gets_its_name(cluster: Path) -> None:
+def test_login_node_given_by_address_gets_its_name(cluster: Path) -> None:
     assert main(["adopt", "cluster", str(cluster), "--controller", "root@head", "--login", "root@10.0.0.7"]) == 0
     hosts = yaml.safe_load((cluster / "inventory/hosts.yml").read_text())["all"]
     assert hosts["children"]["slurm_login"] == {"hosts": {"front": None}}

@@ -54,7 +54,7 @@ HARDWARE = ["demo-gpu-0=l40s", "demo-gen-[0-1]=rtx_4090"]
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """An environment."""
+    """Return an environment."""
     place = tmp_path / "production"
     (place / "inventory/group_vars/all").mkdir(parents=True)
     (place / "inventory/hosts.yml").write_text(HOSTS)
@@ -62,7 +62,7 @@ def folder(tmp_path: Path) -> Path:
     return place
 
 
-def test_an_environment_becomes_a_site(folder: Path, tmp_path: Path) -> None:
+def test_environment_becomes_a_site(folder: Path, tmp_path: Path) -> None:
     site = Site(adopt_deepops(folder, "23.08", HARDWARE), tmp_path / "out")
     assert site.all["cluster_name"] == "slurmdemo"
     assert (
@@ -90,5 +90,5 @@ def test_an_environment_becomes_a_site(folder: Path, tmp_path: Path) -> None:
     assert "busbar adopt cluster" in site.said("slurm.conf")
 
 
-def test_the_site_passes_the_checks_of_busbar(folder: Path, tmp_path: Path) -> None:
+def test_site_passes_the_checks_of_busbar(folder: Path, tmp_path: Path) -> None:
     assert doctor_errors(folder, tmp_path / "out", HARDWARE) == []

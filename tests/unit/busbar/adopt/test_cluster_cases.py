@@ -26,13 +26,13 @@ CASES = {case["path"].split("/")[1]: case for case in json.loads((FIXTURES / "sl
 CONTROLLERS = {"lab-three-nodes": "alpha", "university": "sched1", "cloud-burst": "ctl-0"}
 OTHERS = {"university": ("login1", "db1")}
 each = pytest.mark.parametrize("name", CASES)
-# Values that slurmctld prints in another form than slurm.conf has them.
+# Values that slurmctld prints in a form other than that of slurm.conf.
 SAME = {"INFINITE": "UNLIMITED", "7-0": "7-00:00:00", "1-0": "1-00:00:00", "OFF": "off", "EXCLUSIVE": "Exclusive"}
 
 
 @pytest.fixture(scope="module")
 def sites(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Site]:
-    """The sites of the recordings by their name."""
+    """Return the sites of the recordings by name."""
     out = tmp_path_factory.mktemp("adopt")
     found = {}
     for name, controller in CONTROLLERS.items():
@@ -51,7 +51,7 @@ def test_groups_and_addresses(name: str, sites: dict[str, Site]) -> None:
 
 
 @each
-def test_slurm_understands_the_site_as_the_cluster(name: str, sites: dict[str, Site]) -> None:
+def test_slurm_conf_of_the_site_matches_the_cluster(name: str, sites: dict[str, Site]) -> None:
     text = slurm_conf_of(sites[name])
     conf = read_slurm_conf({"/slurm.conf": text}, "/slurm.conf")
     assert not conf.errors
@@ -94,7 +94,7 @@ def test_only_keys_of_the_old_slurm_conf_are_written(name: str, sites: dict[str,
         assert set(old.value("SlurmctldParameters").split(",")) <= set(conf.value("SlurmctldParameters").split(","))
 
 
-def test_numbers_that_differ_stop_the_takeover(sites: dict[str, Site]) -> None:
+def test_differing_uids_and_gids_block_the_takeover(sites: dict[str, Site]) -> None:
     site = sites["lab-three-nodes"]
     text = " ".join(site.all["preflight_blockers"])
     for words in ("ines: UID differs: 1001 on alpha, gamma, 1002 on beta", "1002", "robots: GID differs"):
@@ -139,7 +139,7 @@ def test_secrets_stay_on_the_hosts(sites: dict[str, Site]) -> None:
     assert "key" in sites["cloud-burst"].said("export /opt/munge-key").lower()
 
 
-def test_a_cluster_of_another_program_is_read_only(sites: dict[str, Site]) -> None:
+def test_cluster_with_generated_cloud_nodes_is_external(sites: dict[str, Site]) -> None:
     site = sites["cloud-burst"]
     text = " ".join(site.all["preflight_blockers"])
     assert "cloud.conf" in text
@@ -150,7 +150,7 @@ def test_a_cluster_of_another_program_is_read_only(sites: dict[str, Site]) -> No
 
 
 @pytest.mark.parametrize("name", ["university", "lab-three-nodes"])
-def test_the_preflight_accepts_the_site_or_names_the_blockers(name: str, sites: dict[str, Site]) -> None:
+def test_preflight_accepts_the_site_or_lists_the_blockers(name: str, sites: dict[str, Site]) -> None:
     command = ["busbar", "doctor", "--offline", "--format", "json", "-i", str(sites[name].out / "inventory")]
     done = subprocess.run(command, cwd=sites[name].out, capture_output=True, text=True, check=False, timeout=300)
     errors = [each for each in json.loads(done.stdout)["findings"] if each["severity"] == "ERROR"]
@@ -160,7 +160,7 @@ def test_the_preflight_accepts_the_site_or_names_the_blockers(name: str, sites: 
     assert len(blocked) == len(sites[name].all.get("preflight_blockers", []))
 
 
-def test_the_command_writes_the_site_and_verify_compares(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_command_writes_the_site_and_verify_compares_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     recording = tmp_path / "recording"
     shutil.copytree(SLURM / "university", recording)
     out = tmp_path / "out"
@@ -193,7 +193,7 @@ def test_the_command_writes_the_site_and_verify_compares(tmp_path: Path, capsys:
     assert "bruno on login1: 51008:" in said
 
 
-def test_verify_ignores_what_changes_without_a_change() -> None:
+def test_verify_ignores_times_states_and_values_of_busbar() -> None:
     hosts = read_recording(SLURM / "lab-three-nodes", "alpha")
     config = (
         "Configuration data as of 2026\nBOOT_TIME = {0}\nReturnToService = {1}\nSlurmctld(primary) at alpha is UP\n"
@@ -226,14 +226,14 @@ def test_verify_ignores_what_changes_without_a_change() -> None:
         ("Include slurm.conf", "slurm.conf"),
     ],
 )
-def test_a_slurm_conf_that_slurm_rejects(line: str, word: str) -> None:
+def test_slurm_conf_that_slurm_rejects_is_refused(line: str, word: str) -> None:
     conf = read_slurm_conf({"/etc/slurm/slurm.conf": f"NodeName=a\n{line}\n"}, "/etc/slurm/slurm.conf")
     assert conf.errors
     assert word in conf.errors[0]
     assert "/etc/slurm/slurm.conf:2" in conf.errors[0]
 
 
-def test_lines_as_slurm_reads_them() -> None:
+def test_lines_are_parsed_as_by_slurm() -> None:
     text = "A=1 # comment \\\nB=2\n#all\\\nC=3,\\\n4\nD=x\\#y\n"
     assert [pairs_of(line)[0] for _, line in split_lines(text)] == [
         [("A", "1")],
@@ -255,7 +255,7 @@ def test_lines_as_slurm_reads_them() -> None:
         ({"files": {"/etc/slurm/slurm.conf": "NodeName=a\nPartitionName=p Nodes=ALL,a\n"}}, "partition p: .*ALL"),
     ],
 )
-def test_a_controller_that_cannot_be_adopted(change: dict[str, Any], words: str) -> None:
+def test_unsuitable_controller_is_refused(change: dict[str, Any], words: str) -> None:
     hosts = read_recording(SLURM / "lab-three-nodes", "alpha")
     for key, value in change.items():
         setattr(hosts["alpha"], key, value)
@@ -264,7 +264,7 @@ def test_a_controller_that_cannot_be_adopted(change: dict[str, Any], words: str)
     assert "alpha" in str(caught.value)
 
 
-def test_warnings_of_slurm_do_not_refuse_its_configuration() -> None:
+def test_warnings_of_slurm_are_accepted() -> None:
     hosts = read_recording(SLURM / "lab-three-nodes", "alpha")
     hosts["alpha"].commands["slurm-check"] = (
         "scontrol: error: SchedulerParameters 1 specified more than once\nslurm 24.11"
@@ -280,7 +280,7 @@ def test_verify_ignores_the_order_of_partitions() -> None:
     assert not list(differences(before, record_of(hosts)))
 
 
-def test_a_user_in_two_sources_and_a_number_of_two_users() -> None:
+def test_duplicate_user_names_and_uids_block_the_takeover() -> None:
     hosts = read_recording(SLURM / "university", "sched1")
     hosts["sched1"].files["/etc/passwd"] += "carla:x:1500:1500::/home/carla:/bin/bash\nnew:x:1000:1000::/h:/bin/sh\n"
     hosts["sched1"].commands["getent-sss"] = "carla:*:51031:20003:Carla:/home/c/carla:/bin/tcsh\n"
@@ -300,7 +300,7 @@ def test_hardware_of_the_catalogue_keeps_the_node_lines() -> None:
         draft_cluster(hosts, "sched1", hardware=["no_such"])
 
 
-def test_several_daemons_on_a_host_stop_the_takeover() -> None:
+def test_several_daemons_on_a_host_block_the_takeover() -> None:
     hosts = read_recording(SLURM / "lab-three-nodes", "alpha")
     path = hosts["alpha"].conf_path()
     hosts["alpha"].files[path] += "NodeName=v[1-2] NodeHostname=gamma Port=[17001-17002] CPUs=2\n"
@@ -308,7 +308,7 @@ def test_several_daemons_on_a_host_stop_the_takeover() -> None:
     assert "gamma runs 2 slurmd (v[1-2])" in text
 
 
-def test_the_script_reads_a_host_and_removes_passwords(tmp_path: Path) -> None:
+def test_script_reads_a_host_and_removes_passwords(tmp_path: Path) -> None:
     conf = tmp_path / "etc/slurm.conf"
     conf.parent.mkdir()
     conf.write_text("ClusterName=x\nAccountingStoragePass=hidden\n")
@@ -319,7 +319,7 @@ def test_the_script_reads_a_host_and_removes_passwords(tmp_path: Path) -> None:
     for path in scripts:
         path.write_text("true\n")
     tool = tmp_path / "scontrol"
-    # As Slurm 24.05 and newer print it.
+    # Format of Slurm 24.05 and newer.
     prologs = f"Prolog[0] = {scripts[0]}\nProlog[1] = {scripts[1].parent}/*"
     executable(tool, f"#!/bin/sh\ncat <<'END'\nSLURM_CONF = {conf}\nClusterName = x\n{prologs}\nEpilog = (null)\nEND\n")
     script = Path(cluster_source.__file__).with_name("collect.sh")
@@ -335,7 +335,7 @@ def test_the_script_reads_a_host_and_removes_passwords(tmp_path: Path) -> None:
     assert parse_sections(done.stdout.splitlines()[:-1]) is None
 
 
-def test_hosts_that_refuse_ssh_or_sudo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hosts_that_refuse_ssh_or_sudo_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ssh = tmp_path / "ssh"
     # sudo -n prints this and exits with 1; ssh exits with 255 if it cannot connect.
     said = "case $* in *denied*) echo 'sudo: a password is required' >&2; exit 1;; esac"

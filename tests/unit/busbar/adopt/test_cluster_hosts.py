@@ -1,4 +1,4 @@
-"""The draft keeps the settings of the hosts, and ADOPTED.md lists what the takeover changes."""
+"""The draft keeps the settings of the hosts, and ADOPTED.md lists the changes of the takeover."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ authorizedkeysfile .ssh/authorized_keys .ssh/authorized_keys2
 authorizedkeyscommand none
 hostcertificate none
 """
-# `sacctmgr -P show qos` of Slurm 24.11, whose dump has no QOS.
+# Output of `sacctmgr -P show qos` (Slurm 24.11), whose dump has no QOS.
 QOS = """\
 Name|Descr|Priority|Flags|Preempt|PreemptMode|GraceTime|UsageFactor|GrpJobs|MaxTRESPU
 normal|Normal QOS default|0|||cluster|00:00:00|1.000000||
@@ -38,7 +38,7 @@ urgent|for deadlines|50|DenyOnLimit|normal|requeue|00:00:00|1.000000||gres/gpu=4
 
 
 def _lab(files: dict[str, str] | None = None, commands: dict[str, str] | None = None) -> tuple[Draft, dict[str, Any]]:
-    """Return the draft of the recorded lab, with further files and outputs on all its hosts."""
+    """Return the draft of the recorded lab with additional files and outputs on all its hosts."""
     hosts = read_recording(LAB, "alpha")
     for reading in hosts.values():
         reading.files |= files or {}
@@ -51,7 +51,7 @@ def _notes(draft: Draft, result: str) -> dict[str, str]:
     return {note.name: note.reason for note in draft.notes if note.result == result}
 
 
-def test_sshd_keeps_its_settings_and_places_of_keys() -> None:
+def test_sshd_keeps_its_settings_and_paths_of_keys() -> None:
     _, options = _lab(commands={"sshd-T": SSHD})
     config = options["ssh_server_config"]
     assert config["PasswordAuthentication"] == "yes"
@@ -61,7 +61,7 @@ def test_sshd_keeps_its_settings_and_places_of_keys() -> None:
     assert options["ssh_hostbased"] is False
 
 
-def test_trust_between_hosts_and_a_command_for_keys_stay() -> None:
+def test_hostbased_trust_and_authorized_keys_command_are_kept() -> None:
     text = SSHD.replace("hostbasedauthentication no", "hostbasedauthentication yes")
     text = text.replace("authorizedkeyscommand none", "authorizedkeyscommand /usr/bin/sss_ssh_authorizedkeys")
     known = {"/etc/ssh/ssh_known_hosts": "# ours\n@cert-authority *.lab ssh-ed25519 AAAA\n"}
@@ -72,13 +72,13 @@ def test_trust_between_hosts_and_a_command_for_keys_stay() -> None:
     assert "HostbasedAuthentication" in _notes(draft, ASK)
 
 
-def test_sshd_that_was_not_read_is_a_question() -> None:
+def test_unread_sshd_configuration_is_a_question() -> None:
     draft, options = _lab()
     assert "sshd of alpha" in _notes(draft, ASK)
     assert "ssh_server_config" not in options
 
 
-def test_time_zone_and_sources_stay() -> None:
+def test_time_zone_and_package_sources_are_kept() -> None:
     files = {"/etc/chrony/chrony.conf": "# server old\npool ntp.site.example iburst\nserver 10.0.0.1 prefer\n"}
     draft, options = _lab(files, {"timezone": "/usr/share/zoneinfo/Europe/Oslo\n"})
     assert options["hosts_timezone"] == ""
@@ -97,19 +97,19 @@ def test_options_of_slurmd_are_a_question_and_files_are_copied() -> None:
     assert not any("slurmdbd" in path for path in draft.files if path.startswith("before/"))
 
 
-def test_gpus_that_a_host_has_are_in_the_question() -> None:
+def test_question_about_hardware_lists_the_gpus_of_a_host() -> None:
     # nvidia-smi --query-gpu=name,memory.total,driver_version,mig.mode.current --format=csv,noheader
     line = "NVIDIA A100-SXM4-80GB, 81920 MiB, 550.90.07, Disabled\n"
     draft, _ = _lab(commands={"nvidia-smi": 4 * line})
     assert any("4 x NVIDIA A100-SXM4-80GB" in note.reason for note in draft.notes if note.name == "hardware")
 
 
-def test_software_for_gpus_and_rdma_stays() -> None:
+def test_software_for_gpus_and_rdma_is_kept() -> None:
     options = draft_cluster(read_recording(LAB, "alpha"), "alpha", hardware=["beta=hgx_h100"]).variables
     assert {options[name] for name in ("nvidia_driver_source", "rdma_source", "gpudirect_mode")} == {"none"}
 
 
-def test_an_nfs_server_and_its_clients_keep_their_versions() -> None:
+def test_nfs_server_and_clients_keep_their_versions() -> None:
     hosts = read_recording(LAB, "alpha")
     server = next(host for host, reading in hosts.items() if reading.files.get("/etc/exports"))
     hosts[server].files["/etc/exports"] = "/home beta(sync)\n"
@@ -126,7 +126,7 @@ def test_an_nfs_server_and_its_clients_keep_their_versions() -> None:
     assert draft.variables["nfs_client_rsize"] == 0
 
 
-def test_qos_of_a_release_whose_dump_has_none() -> None:
+def test_qos_is_read_if_the_dump_has_none() -> None:
     dump = "Cluster - 'lab':Fairshare=1:QOS='normal'\nParent - 'root'\nAccount - 'physics':Fairshare=3\n"
     dump += "Parent - 'physics'\nUser - 'mara':DefaultAccount='physics':Fairshare=1:MaxSubmitJobs=20\n"
     _, options = _lab(commands={"sacctmgr-dump": dump, "sacctmgr-qos": QOS})
@@ -138,7 +138,7 @@ def test_qos_of_a_release_whose_dump_has_none() -> None:
     assert mara["slurm"]["limits"] == {"MaxSubmitJobs": "20"}
 
 
-def test_hosts_are_read_at_the_addresses_that_the_controller_knows(
+def test_hosts_are_read_at_addresses_of_the_controllers_hosts_file(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     asked: dict[str, str] = {}

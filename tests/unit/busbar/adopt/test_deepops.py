@@ -1,4 +1,4 @@
-"""Other forms of DeepOps inventories, and input that is refused."""
+"""Tests of further forms of DeepOps inventories, and of refused input."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ nfs_mounts:
     assert "storage_mounts_entries" not in site.hosts["gpu03"]
 
 
-def test_users_with_numbers_of_their_own(adopt: Any) -> None:  # noqa: ANN401
+def test_users_with_declared_uids(adopt: Any) -> None:  # noqa: ANN401
     site = adopt(
         group_vars__all="""\
             users:
@@ -206,14 +206,14 @@ def test_forks_with_other_forms_of_partitions_and_qos(adopt: Any) -> None:  # no
     assert "GraceTime=60" in site.said("slurm_qos")
 
 
-def test_a_template_that_is_elsewhere_is_a_question(adopt: Any) -> None:  # noqa: ANN401
+def test_external_template_is_a_question(adopt: Any) -> None:  # noqa: ANN401
     site = adopt(group_vars__all="slurm_conf_template: /srv/site/slurm.conf\nslurm_version: 22.05.2\n")
     assert site.results("slurm_conf_template") == {ASK}
     assert "busbar adopt cluster" in site.said("slurm_conf_template")
     assert site.results("slurm_version") == {LEFT}
 
 
-def test_an_encrypted_password_stays_encrypted_and_an_unknown_variable_is_listed(adopt: Any) -> None:  # noqa: ANN401
+def test_encrypted_password_stays_encrypted_and_unknown_variable_is_listed(adopt: Any) -> None:  # noqa: ANN401
     cipher = "$ANSIBLE_VAULT;1.1;AES256\n          6231336539\n          3438626666\n"
     text = f"ansible_become_password: !vault |\n          {cipher}my_own: 3\nslurm_db_password: abc\n"
     site = adopt(**{"group_vars__slurm-cluster": text})
@@ -224,7 +224,7 @@ def test_an_encrypted_password_stays_encrypted_and_an_unknown_variable_is_listed
     assert "slurm_database_password" not in site.all
 
 
-def test_an_encrypted_file_of_a_group_is_a_question(adopt: Any) -> None:  # noqa: ANN401
+def test_encrypted_file_of_a_group_is_a_question(adopt: Any) -> None:  # noqa: ANN401
     vault = "$ANSIBLE_VAULT;1.1;AES256\n6231336539\n"
     files = {"group_vars__all__vault.yml": vault, "group_vars__all__main.yml": 'slurm_password: "{{ vault_munge }}"\n'}
     site = adopt(**files)
@@ -251,7 +251,7 @@ Colour=red
 """
 
 
-def test_a_static_slurm_conf(adopt: Any) -> None:  # noqa: ANN401
+def test_static_slurm_conf(adopt: Any) -> None:  # noqa: ANN401
     site = adopt(group_vars__all="slurm_conf_template: ../../config/slurm.conf\n", **{"slurm.conf": CONF})
     assert site.all["slurm_port"] == 7000
     assert site.all["slurm_config"]["SchedulerParameters"] == "bf_continue,bf_window=2880"
@@ -266,7 +266,7 @@ def test_a_static_slurm_conf(adopt: Any) -> None:  # noqa: ANN401
 
 
 def _host(name: str, files: dict[str, str], *, gpus: int, cores: int = 48) -> HostReading:
-    """What a host with H100 prints: an HGX if it has eight of them."""
+    """Return the reading of a host with H100 GPUs; eight of them are an HGX."""
     links = (f"\t Link {link}: 26.562 GB/s" for link in range(18))
     nvlink = [line for index in range(gpus) for line in (f"GPU {index}: X (UUID: GPU-{index})", *links)]
     port = "/sys/class/infiniband/mlx5_{}/ports/1/{}"
@@ -285,7 +285,7 @@ def _host(name: str, files: dict[str, str], *, gpus: int, cores: int = 48) -> Ho
 SSHD = "passwordauthentication no\nauthorizedkeysfile .ssh/keys\nhostcertificate none\n"
 
 
-def test_hosts_that_answer_tell_hardware_and_settings(adopt: Any, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: ANN401
+def test_hardware_and_settings_are_read_from_reachable_hosts(adopt: Any, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: ANN401
     asked: dict[str, str] = {}
     ada, bob = "ada:x:1001:1001::/home/ada:/bin/bash\n", "bob:x:1002:1002::/home/bob:/bin/bash\n"
     kim = "kim:x:1003:2100::/home/kim:/bin/bash\nlea:x:1004:2100::/home/lea:/bin/bash\n"
@@ -329,7 +329,7 @@ def test_hosts_that_answer_tell_hardware_and_settings(adopt: Any, monkeypatch: p
         "PasswordAuthentication": "no",
         "AuthorizedKeysFile": ".ssh/keys /etc/ssh/authorized_keys.d/%u",
     }
-    # The hosts contradict each other about bob, none knows eve, and lea's primary group is not in the directory.
+    # The hosts disagree about bob, none has eve, and lea's primary group is not in the directory.
     assert site.all["users_accounts"] == [{"name": "ada", "uid": 1001}, {"name": "kim", "uid": 1003, "group": "lab"}]
     assert "which UIDs do bob, eve, lea have" in site.said("UIDs")
     assert site.all["users_groups"] == [{"name": "lab", "gid": 2100}]
@@ -337,7 +337,7 @@ def test_hosts_that_answer_tell_hardware_and_settings(adopt: Any, monkeypatch: p
     assert (site.out / "before/mgmt/etc/hosts").read_text() == "127.0.0.1 mgmt\n"
 
 
-def test_changes_on_the_hosts_are_listed_if_no_host_was_read(adopt: Any) -> None:  # noqa: ANN401
+def test_changes_on_hosts_are_listed_if_no_host_was_read(adopt: Any) -> None:  # noqa: ANN401
     site = adopt(hardware=("dgx_h100",), group_vars__all="slurm_install_enroot: true\nslurm_install_lmod: true\n")
     changed = {note.name: note.reason for note in site.draft.notes if note.result == CHANGED}
     assert any("/etc/ssh/sshd_config.d/01-busbar.conf" in name for name in changed)
@@ -380,7 +380,7 @@ def test_what_is_refused(
     assert not (tmp_path / "out").exists()
 
 
-def test_a_folder_with_files_is_refused_before_anything_is_read(
+def test_non_empty_folder_is_refused_before_anything_is_read(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     _files(tmp_path, {"file": "x"})
@@ -388,7 +388,7 @@ def test_a_folder_with_files_is_refused_before_anything_is_read(
     assert f"{tmp_path} is not empty" in capsys.readouterr().err
 
 
-def test_the_command_prints_the_notes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_command_prints_the_notes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     _files(tmp_path / "config", {"inventory": INI})
     assert main(["adopt", "deepops", str(tmp_path / "config"), str(tmp_path / "out"), "--hardware", "dgx_h100"]) == 0
     said = capsys.readouterr().out
@@ -396,7 +396,7 @@ def test_the_command_prints_the_notes(tmp_path: Path, capsys: pytest.CaptureFixt
     assert "ADOPTED.md" in said
 
 
-def test_every_variable_of_deepops_has_a_row() -> None:
+def test_every_variable_of_deepops_is_in_the_table() -> None:
     names = (FIXTURES / "deepops_variables.txt").read_text().split()
     assert [name for name in names if row_of(name, rows("deepops")) is None] == []
 

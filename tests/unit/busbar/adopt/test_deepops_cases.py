@@ -56,7 +56,7 @@ def test_partitions(name: str, sites: Sites, cases: Cases) -> None:
 
 
 @each
-def test_variables_are_classified_as_expected(name: str, sites: Sites, cases: Cases) -> None:
+def test_variables_are_classified(name: str, sites: Sites, cases: Cases) -> None:
     site, known = sites[name], Source(FIXTURES / "deepops" / name).names()
     for text in cases[name]["default"]:
         variable = re.split(r"[: (]", text)[0]
@@ -87,7 +87,7 @@ def test_no_secret_in_clear_text_is_copied(name: str, sites: Sites) -> None:
 
 
 @each
-def test_keys_that_the_old_file_does_not_have_keep_the_default_of_slurm(name: str, sites: Sites) -> None:
+def test_keys_missing_in_the_old_file_keep_the_default_of_slurm(name: str, sites: Sites) -> None:
     config = sites[name].all["slurm_config"]
     for key in ("EnforcePartLimits", "LaunchParameters", "DefMemPerCPU"):
         assert key in config
@@ -97,11 +97,11 @@ def test_keys_that_the_old_file_does_not_have_keep_the_default_of_slurm(name: st
 
 
 @each
-def test_the_site_passes_the_checks_of_busbar(name: str, tmp_path: Path) -> None:
+def test_site_passes_the_checks_of_busbar(name: str, tmp_path: Path) -> None:
     folder = tmp_path / name
     shutil.copytree(FIXTURES / "deepops" / name, folder)
     users = folder / "group_vars/all.yml"
-    # Answers to questions: a valid key, and the GID of a group.
+    # Answers to the questions: a valid key, and the GID of a group.
     key = "AAAAC3NzaC1lZDI1NTE5AAAAIHr2pQF9oDT2V5FBJCQPmZBLTGlNXjJ1Jn8SHkhsJ2x9"
     text = re.sub(r"AAAAC3\S+EXAMP", key, users.read_text())
     users.write_text(f"{text}\ngroups_to_create: [{{name: mlteam, gid: 2100}}]\n")
@@ -110,7 +110,7 @@ def test_the_site_passes_the_checks_of_busbar(name: str, tmp_path: Path) -> None
     assert doctor_errors(folder, tmp_path / "out", HARDWARE[name]) == []
 
 
-def test_the_lab(sites: Sites) -> None:
+def test_draft_of_the_lab(sites: Sites) -> None:
     site = sites["lab-ini"]
     assert site.all["ansible_user"] == "labadmin"
     assert site.all["hosts_timezone"] == "Asia/Tokyo"
@@ -144,7 +144,7 @@ def test_the_lab(sites: Sites) -> None:
     assert site.results("gpu_clock_lock") == {ASK}
 
 
-def test_the_institute(sites: Sites) -> None:
+def test_draft_of_the_institute(sites: Sites) -> None:
     site = sites["institute-ini"]
     source = (FIXTURES / "deepops/institute-ini/group_vars/slurm-cluster.yml").read_text()
     cipher = [line.strip() for line in source.split("slurm_db_password: !vault |")[1].splitlines()[1:7]]
@@ -174,7 +174,7 @@ def test_the_institute(sites: Sites) -> None:
     assert "check_nv_gpu_count 4" in site.said("nhc_config_template")
 
 
-def test_the_dgx_cluster(sites: Sites) -> None:
+def test_draft_of_the_dgx_cluster(sites: Sites) -> None:
     site = sites["dgx-yaml"]
     assert (site.all["slurm_state_directory"], site.all["slurm_state_shared"]) == ("/shared/slurm/state", True)
     assert site.all["ansible_ssh_common_args"].startswith("-o ProxyCommand=")
@@ -204,7 +204,7 @@ def test_the_dgx_cluster(sites: Sites) -> None:
     assert site.results("slurm_max_job_timelimit") == {LEFT}
 
 
-def test_the_nodes_are_those_that_slurm_reports(sites: Sites, cases: Cases) -> None:
+def test_nodes_match_the_report_of_slurm(sites: Sites, cases: Cases) -> None:
     for name, node in cases["dgx-yaml"]["slurm_says"]["nodes"].items():
         params = sites["dgx-yaml"].hosts[name]["slurm_node_params"]
         keys = ("CPUs", "Sockets", "CoresPerSocket", "ThreadsPerCore", "RealMemory")

@@ -1,4 +1,4 @@
-"""The draft of a site: its files, its report, and values that stay encrypted."""
+"""Tests of the draft of a site: its files, its report, and encrypted values."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CIPHER = "$ANSIBLE_VAULT;1.1;AES256\n62313365396662343061\n613433366535396636353
 
 @pytest.fixture
 def draft() -> Draft:
-    """A small draft."""
+    """Return a small draft."""
     draft = Draft("the files of a test", "lab")
     draft.hosts = {"head": {"ansible_host": "192.0.2.6"}, "ws1": {}, "ws2": {}}
     draft.groups = {"slurm_controller": ["head"], "slurm_compute": ["ws1", "ws2"], "monitoring": []}
@@ -29,7 +29,7 @@ def _read(path: Path) -> dict[str, object]:
     return found
 
 
-def test_the_site_has_hosts_groups_and_options(draft: Draft, tmp_path: Path) -> None:
+def test_site_has_hosts_groups_and_options(draft: Draft, tmp_path: Path) -> None:
     draft.carry("chrony_timezone", {"hosts_timezone": "Asia/Tokyo"}, "group_vars/all.yml:8")
     draft.carry("KillWait", {"slurm_config": {"KillWait": 90}})
     draft.carry("TreeWidth", {"slurm_config": {"TreeWidth": 50}})
@@ -47,7 +47,7 @@ def test_the_site_has_hosts_groups_and_options(draft: Draft, tmp_path: Path) -> 
     assert {"ansible.cfg", ".gitignore", "ADOPTED.md"} <= {path.name for path in out.iterdir()}
 
 
-def test_the_report_lists_each_setting_with_its_reason_and_file(draft: Draft, tmp_path: Path) -> None:
+def test_report_lists_each_setting_with_its_reason_and_file(draft: Draft, tmp_path: Path) -> None:
     draft.note("users", ASK, "which UIDs?")
     draft.note("maas_repo", LEFT, "no MAAS | none", "group_vars/all.yml:3")
     draft.note("maas_repo", LEFT, "no MAAS | none", "group_vars/all.yml:3")
@@ -59,14 +59,14 @@ def test_the_report_lists_each_setting_with_its_reason_and_file(draft: Draft, tm
     assert "  maas_repo: no MAAS | none (group_vars/all.yml:3)" in list(draft.lines())
 
 
-def test_an_option_of_all_hosts_is_declared_once(draft: Draft) -> None:
+def test_option_of_all_hosts_is_declared_once(draft: Draft) -> None:
     draft.spread("enroot_enabled", {"head": True, "ws1": True, "ws2": True})
     draft.spread("hardware", {"ws1": "a", "ws2": "a"})
     assert draft.variables == {"enroot_enabled": True}
     assert [host.get("hardware") for host in draft.hosts.values()] == [None, "a", "a"]
 
 
-def test_a_vaulted_value_is_written_unchanged(draft: Draft, tmp_path: Path) -> None:
+def test_vaulted_value_is_written_unchanged(draft: Draft, tmp_path: Path) -> None:
     draft.carry("slurm_db_password", {"slurm_database_password": Vaulted(CIPHER)})
     draft.write(tmp_path)
     text = (tmp_path / "inventory/group_vars/all/slurm.yml").read_text()
@@ -74,7 +74,7 @@ def test_a_vaulted_value_is_written_unchanged(draft: Draft, tmp_path: Path) -> N
     assert [line.strip() for line in text.splitlines()[-3:]] == CIPHER.splitlines()
 
 
-def test_a_folder_with_files_is_refused(draft: Draft, tmp_path: Path) -> None:
+def test_non_empty_folder_is_refused(draft: Draft, tmp_path: Path) -> None:
     (tmp_path / "a").write_text("x")
     for place in (tmp_path, tmp_path / "a"):
         with pytest.raises(UsageError, match=str(place)):

@@ -1,4 +1,4 @@
-"""DeepOps directories in forms that are seldom seen."""
+"""Tests of rare forms of DeepOps directories."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ a100
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A directory of a cluster whose nodes have full names."""
+    """Return the directory of a cluster whose nodes have fully qualified names."""
     (tmp_path / "inventory").write_text(INI)
     for path in ("group_vars/all", "group_vars/a100", "host_vars/gpu02.cluster.example", "files"):
         (tmp_path / path).mkdir(parents=True)
@@ -65,7 +65,7 @@ def test_hosts_get_their_short_names_and_keep_their_addresses(folder: Path) -> N
     assert "10.0.0.9" in draft.hosts
 
 
-def test_names_that_would_be_equal_stay_whole(folder: Path) -> None:
+def test_ambiguous_short_names_keep_their_domain(folder: Path) -> None:
     (folder / "inventory").write_text("[slurm-master]\nn1.a\n[slurm-node]\nn1.b\nn2.b\n")
     assert set(_adopt(folder).hosts) == {"n1.a", "n1.b", "n2"}
 
@@ -78,11 +78,11 @@ def test_names_that_would_be_equal_stay_whole(folder: Path) -> None:
         ([{"username": "kim", "uid": "auto"}], "which UIDs do kim have"),
     ],
 )
-def test_users_whose_numbers_are_not_clear_are_questions(folder: Path, users: list[Any], words: str) -> None:
+def test_users_with_unclear_uids_are_questions(folder: Path, users: list[Any], words: str) -> None:
     assert words in _questions(_adopt(folder, yaml.safe_dump({"users": users})))
 
 
-def test_a_text_that_is_no_template_is_not_evaluated(folder: Path) -> None:
+def test_plain_text_is_not_evaluated_as_a_template(folder: Path) -> None:
     (folder / "group_vars/all/main.yml").write_text("a: !unsafe '{{ 1 + 1 }}'\nb: !unsafe plain\n")
     source = Source(folder)
     assert source.value("head", "a") == Unresolved("{{ 1 + 1 }}")
@@ -91,7 +91,7 @@ def test_a_text_that_is_no_template_is_not_evaluated(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("fact", ["hostvars[host].ansible_processor_vcpus", "ansible_facts['processor_vcpus']"])
-def test_a_fact_with_a_default_is_not_known(folder: Path, fact: str) -> None:
+def test_fact_with_a_default_is_unknown(folder: Path, fact: str) -> None:
     loop = "{% for host in groups['slurm-node'] %}\nNodeName={{ host }} CPUs={{ FACT | default(8) }}\n{% endfor %}\n"
     (folder / "files/slurm.conf").write_text(f"ClusterName=x\n{loop.replace('FACT', fact)}PartitionName=p Nodes=ALL\n")
     draft = _adopt(folder, "slurm_conf_template: files/slurm.conf\n")
@@ -105,7 +105,7 @@ def test_connection_variables_that_need_a_lookup_are_questions(folder: Path) -> 
 
 
 @pytest.mark.parametrize(("text", "prefix"), [("---\n", "/usr/local"), ("slurm_install_prefix: /sw\n", "/sw")])
-def test_the_slurm_that_deepops_built_is_external(folder: Path, text: str, prefix: str) -> None:
+def test_slurm_built_by_deepops_is_external(folder: Path, text: str, prefix: str) -> None:
     draft = _adopt(folder, text)
     assert draft.variables["slurm_external"] == {"prefix": prefix, "config": "/etc/slurm"}
     assert "older than 22.05" not in _questions(draft)

@@ -1,4 +1,4 @@
-"""Files that Slurm accepts in forms that are seldom seen: the site writes the same configuration again."""
+"""Tests of rare forms of slurm.conf: the site writes the same configuration again."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ PartitionName=all,hidden Nodes=ALL Hidden=YES MaxTime=UNLIMITED
 PartitionName=either Nodes=gpus,x1 Alternate=cpu
 PartitionName=empty Nodes="" State=INACTIVE
 """
-# slurmctld 24.11 reports the nodes and partitions of these two as it does those of the site's slurm.conf.
+# slurmctld 24.11 reports the same nodes and partitions for these two files as for the site's slurm.conf.
 LISTS = """
 CLUSTERNAME="Odd-One"
 slurmctldhost=login(10.9.0.1)
@@ -108,7 +108,7 @@ PARTS = {
     "/etc/slurm/nodes/more.conf": "NodeName=j[1-2] Feature=a\nNodeName=DEFAULT RealMemory=64000 # less\n",
     "/etc/slurm/parts.conf": "PartitionName=DEFAULT Nodes=i[1-4]\nPartitionName=i\nPartitionName=j Nodes=j[1-2]\n",
 }
-# Keys that have an option of busbar, and keys that SlurmctldHost replaces.
+# Keys with an option of busbar, and keys that SlurmctldHost replaces.
 OWN = {"ClusterName", "StateSaveLocation", "ControlMachine", "ControlAddr", "BackupController", "BackupAddr"}
 SHAPE = {"CPUs", "Sockets", "SocketsPerBoard", "CoresPerSocket", "ThreadsPerCore", "RealMemory"}
 SHAPE |= {"State", "NodeHostname"}
@@ -157,7 +157,7 @@ def test_two_controllers_share_their_state() -> None:
     assert draft.variables["slurm_state_shared"] is True
 
 
-def test_several_controllers_keep_their_order_and_addresses_whichever_is_read() -> None:
+def test_several_controllers_keep_order_and_addresses_whichever_is_read() -> None:
     text = "ClusterName=c\nSlurmctldHost=a1\nSlurmctldHost=a2(10.9.0.2)\nSlurmctldHost=a3\n"
     files = {
         PATH: f"{text}StateSaveLocation=/shared/state\nNodeName=n1 CPUs=2\nPartitionName=p Nodes=ALL\n",
@@ -174,14 +174,14 @@ def test_several_controllers_keep_their_order_and_addresses_whichever_is_read() 
     assert "do all controllers share it" in questions["StateSaveLocation /shared/state"]
 
 
-def test_a_topology_of_nodes_that_are_no_hosts_stops_the_takeover() -> None:
+def test_topology_with_nodes_that_are_not_hosts_blocks_the_takeover() -> None:
     files = {PATH: f"{MIXED}NodeName=f[1-2] State=FUTURE\n", "/etc/slurm/topology.conf": "SwitchName=s Nodes=f1,x1\n"}
     draft = draft_cluster({"ctl1": HostReading(files=files)}, "ctl1")
     assert "topology.conf places f1" in str(draft.variables["preflight_blockers"])
     assert "slurm_topology" not in draft.variables
 
 
-def test_front_end_nodes_stop_the_takeover() -> None:
+def test_front_end_nodes_block_the_takeover() -> None:
     text = "ClusterName=f\nSlurmctldHost=fe0\nFrontendName=fe[0-1] FrontendAddr=10.0.0.[1-2]\nNodeName=n[1-2] CPUs=4\n"
     draft = draft_cluster({"fe0": HostReading(files={PATH: text})}, "fe0")
     assert re.search(r"front-end nodes.*fe\[0-1\]", str(draft.variables["preflight_blockers"]))
@@ -197,9 +197,7 @@ def test_front_end_nodes_stop_the_takeover() -> None:
         (["/opt/a/sbin/slurmctld", "/opt/b/sbin/slurmd"], "slurm 25.05.0", "/opt/a", "/opt/a, /opt/b"),
     ],
 )
-def test_a_slurm_that_the_site_built_is_external(
-    paths: list[str], version: str, option: str | None, blocker: str
-) -> None:
+def test_slurm_built_by_the_site_is_external(paths: list[str], version: str, option: str | None, blocker: str) -> None:
     commands = {"daemon-paths": "\n".join(paths), "slurm-check": f"{version}\n"}
     draft = draft_cluster({"ctl1": HostReading(files={PATH: MIXED}, commands=commands)}, "ctl1")
     wanted = {"prefix": option, "config": "/etc/slurm"} if option else None

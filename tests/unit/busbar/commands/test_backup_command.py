@@ -1,4 +1,4 @@
-"""What `busbar backup verify` says of the answers of the hosts and of the site's folder."""
+"""Tests of the output of `busbar backup verify` for answers of hosts and for the site's folder."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DAMAGED = {"rc": 1, "output": "", "fault": "busbar-backup: snapshot bbbb5678 is 
 ELSEWHERE = {"rc": 3, "output": "", "fault": "busbar-backup: no snapshot 'aaaa' of db"}
 
 
-def test_what_is_proven_is_counted() -> None:
+def test_verified_files_and_rows_are_counted() -> None:
     assert verified_line("ctl", parsed_answers({"ctl": DONE, "db": DAMAGED})["ctl"]) == (
         "ctl: snapshot aaaa1234 from 2023-11-14 22:13:20 UTC, Slurm 24.11.5: 12 files, 217 rows of 30 tables as saved "
         "(slurm_state, accounting)"
@@ -28,14 +28,14 @@ def test_what_is_proven_is_counted() -> None:
     ("told", "wanted", "said"),
     [
         ({"ctl": DONE, "db": DAMAGED}, "latest", {"db": "snapshot bbbb5678 is damaged: job_state differs"}),
-        # One that is chosen is of one host, and the others have no such one.
+        # A selected snapshot belongs to one host; the other hosts do not have it.
         ({"ctl": DONE, "db": ELSEWHERE}, "aaaa", {}),
         ({"ctl": ELSEWHERE, "db": ELSEWHERE}, "aaaa", dict.fromkeys(("ctl", "db"), "no snapshot 'aaaa' of db")),
         ({"ctl": DONE, "db": ELSEWHERE}, "latest", {"db": "no snapshot 'aaaa' of db"}),
         ({"ctl": {"rc": 2, "output": "", "fault": ""}}, "latest", {"ctl": "busbar-backup failed with exit code 2"}),
     ],
 )
-def test_what_is_not(told: dict[str, dict[str, Any]], wanted: str, said: dict[str, str]) -> None:
+def test_failed_verification_is_reported(told: dict[str, dict[str, Any]], wanted: str, said: dict[str, str]) -> None:
     assert {each.hosts[0]: each.problem for each in host_findings(told, wanted)} == said
 
 
@@ -66,12 +66,12 @@ def test_what_is_not(told: dict[str, dict[str, Any]], wanted: str, said: dict[st
         ),
     ],
 )
-def test_secrets_that_a_snapshot_lacks_are_named(site: dict[str, Any], said: list[tuple[str, str]]) -> None:
+def test_secrets_missing_in_a_snapshot_are_named(site: dict[str, Any], said: list[tuple[str, str]]) -> None:
     found = list(site_findings(site))
     assert [each.severity for each in found] == [severity for severity, _ in said]
     assert all(words in each.problem for each, (_, words) in zip(found, said, strict=True))
 
 
-def test_an_invalid_id_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_id_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["backup", "verify", "yesterday"]) == 2
     assert "'yesterday' is not a snapshot ID" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""Completion of the command line, asked for in the way that a real bash asks."""
+"""Tests of command line completion with a real bash."""
 
 from __future__ import annotations
 

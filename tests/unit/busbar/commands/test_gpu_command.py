@@ -1,4 +1,4 @@
-"""`busbar gpu parse` from the command line: data, table, and one clear line for what cannot be read."""
+"""Tests of `busbar gpu parse`: data, table, and a one-line error for unreadable input."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_standard_input(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
     assert json.loads(capsys.readouterr().out)["gpu_count"] == 1
 
 
-def test_what_nvidia_smi_says_when_no_driver_answers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_error_of_nvidia_smi_without_a_driver_is_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "failed"
     path.write_text("NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.\n")
     assert main(["gpu", "parse", str(path), "--format", "json"]) == 0
@@ -81,7 +81,9 @@ def test_what_nvidia_smi_says_when_no_driver_answers(tmp_path: Path, capsys: pyt
         ),
     ],
 )
-def test_what_cannot_be_read(tmp_path: Path, capsys: pytest.CaptureFixture[str], content: bytes, problem: str) -> None:
+def test_unreadable_input_is_reported(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], content: bytes, problem: str
+) -> None:
     path = tmp_path / "file"
     path.write_bytes(content)
     assert main(["gpu", "parse", str(path)]) == 2
@@ -89,13 +91,13 @@ def test_what_cannot_be_read(tmp_path: Path, capsys: pytest.CaptureFixture[str],
 
 
 @pytest.mark.parametrize("name", ["missing", "."])
-def test_paths_that_are_not_files(tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str) -> None:
+def test_paths_that_are_not_files_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str) -> None:
     assert main(["gpu", "parse", str(tmp_path / name)]) == 2
     assert capsys.readouterr().err.startswith(f"busbar: cannot read {tmp_path}")
 
 
 @pytest.mark.parametrize("action", ["Reset", "Drain and Reset", "Reboot"])
-def test_a_gpu_that_needs_something_is_shown_with_the_remedy(
+def test_gpu_with_a_recovery_action_is_shown_with_the_remedy(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], action: str
 ) -> None:
     path = tmp_path / "smi.xml"
@@ -106,7 +108,7 @@ def test_a_gpu_that_needs_something_is_shown_with_the_remedy(
     assert "gpu-reset -i 0" in said
 
 
-def test_a_sound_gpu_has_no_line_of_its_own(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_healthy_gpu_has_no_line_of_its_own(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["gpu", "parse", str(log)]) == 0
     assert len(capsys.readouterr().out.splitlines()) == 3
 
@@ -125,7 +127,7 @@ Tue Apr  7 10:00:00 2026
 
 
 @pytest.mark.parametrize("odd", ["ERR!", "   0"])
-def test_the_summary_table_is_refused_with_the_command(
+def test_summary_table_is_refused_with_the_required_command(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], odd: str
 ) -> None:
     path = tmp_path / "summary"

@@ -1,4 +1,4 @@
-"""`busbar hardware`: the catalogue with its sources."""
+"""Tests of `busbar hardware`, the catalogue with its sources."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_show_prints_every_source_of_a_profile(name: str, capsys: pytest.Capture
     assert [source for source in sources if " ".join(source.split()) not in shown] == []
 
 
-def test_an_unknown_profile_is_an_error_with_the_names_near_it(capsys: pytest.CaptureFixture[str]) -> None:
+def test_unknown_profile_is_refused_with_similar_names(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["hardware", "show", "dgxh100"]) == 2
     said = capsys.readouterr().err
     assert "'dgxh100' (did you mean dgx_h100" in said

@@ -1,4 +1,4 @@
-"""`busbar health`: what it prints, and its exit codes."""
+"""Tests of the output and exit codes of `busbar health`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def answer(*findings: tuple[str, str, str], **unknown: str) -> str:
-    """What a node prints of severity, check and value."""
+    """Return the output of a node with severity, check and value of each finding."""
     keys = ("severity", "check", "value")
     found = [dict(zip(keys, each, strict=True), problem="it is so", remedy="type this") for each in findings]
     return json.dumps({"findings": found, "unknown": unknown})

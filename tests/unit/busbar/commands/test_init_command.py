@@ -1,4 +1,4 @@
-"""`busbar init`: the folder of a site, which the other commands and Ansible take as it is."""
+"""Tests of `busbar init`: other commands and Ansible use the created folder without changes."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ pytestmark = pytest.mark.slow
 TOP = Path(__file__).resolve().parents[4]
 PROGRAMS = Path(sys.executable).parent
 ANSIBLE = {"ANSIBLE_NOCOLOR": "1", "ANSIBLE_COLLECTIONS_PATH": str(TOP / ".collections")}
-# The callback preload, which imports all plugins, takes longer than these runs.
+# The callback preload imports all plugins, which takes longer than these runs.
 ANSIBLE["ANSIBLE_CALLBACKS_ENABLED"] = "ansible.builtin.minimal"
 
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A site that has just been made, below a folder that was not there."""
+    """Return a new site in a folder whose parent did not exist."""
     folder = tmp_path_factory.mktemp("sites") / "new" / "Hall 1"
     assert main(["init", str(folder)]) == 0
     return folder
 
 
-def test_it_has_what_a_site_decides_and_keeps_secrets_from_git(tmp_path: Path) -> None:
+def test_site_has_inventory_and_settings_and_git_ignores_secrets(tmp_path: Path) -> None:
     site = tmp_path / "Hall 1"
     assert main(["init", str(site)]) == 0
     files = {str(path.relative_to(site)) for path in site.rglob("*") if path.is_file()}
@@ -52,7 +52,7 @@ def test_it_has_what_a_site_decides_and_keeps_secrets_from_git(tmp_path: Path) -
     assert yaml.safe_load((site / "inventory/group_vars/all/cluster.yml").read_text())["cluster_name"] == "hall-1"
 
 
-def test_its_files_are_clean_and_short(site: Path) -> None:
+def test_files_pass_yamllint_and_are_short(site: Path) -> None:
     subprocess.run(
         [PROGRAMS / "yamllint", "--strict", "-c", TOP / ".yamllint", site / "inventory", site / "requirements.yml"],
         check=True,
@@ -66,7 +66,7 @@ def test_its_files_are_clean_and_short(site: Path) -> None:
         assert "role" in text.splitlines()[1]
 
 
-def test_its_commented_examples_are_yaml_with_options_of_the_roles(site: Path) -> None:
+def test_commented_examples_are_yaml_with_existing_options(site: Path) -> None:
     specs = [yaml.safe_load(path.read_text())["argument_specs"] for path in TOP.glob("roles/*/meta/argument_specs.yml")]
     options = {name for entries in specs for entry in entries.values() for name in entry.get("options") or {}}
     for path in site.rglob("group_vars/all/*.yml"):
@@ -77,7 +77,7 @@ def test_its_commented_examples_are_yaml_with_options_of_the_roles(site: Path) -
         assert examples or path.name == "cluster.yml", path.name
 
 
-def test_its_ansible_cfg_is_that_of_the_checkout_but_for_what_is_the_checkouts(site: Path) -> None:
+def test_ansible_cfg_is_a_subset_of_that_of_the_checkout(site: Path) -> None:
     read = {}
     for folder in (site, TOP):
         parsed = configparser.ConfigParser(interpolation=None)
@@ -88,12 +88,12 @@ def test_its_ansible_cfg_is_that_of_the_checkout_but_for_what_is_the_checkouts(s
 
 
 def kept() -> dict[str, str]:
-    """The environment without the settings of Ansible."""
+    """Return the environment without settings of Ansible."""
     return {name: value for name, value in os.environ.items() if not name.startswith("ANSIBLE_")}
 
 
 def checked(site: Path, play: Path, **variables: object) -> subprocess.CompletedProcess[str]:
-    """Run the inventory's part of the preflight from the site's folder, as an admin does; no host is contacted."""
+    """Run the inventory checks of the preflight from the site's folder; no host is contacted."""
     play.write_text(
         "- hosts: all\n"
         "  gather_facts: false\n"
@@ -113,7 +113,7 @@ def checked(site: Path, play: Path, **variables: object) -> subprocess.Completed
     )
 
 
-def test_the_preflight_finds_nothing_wrong_with_it(site: Path, tmp_path: Path) -> None:
+def test_preflight_accepts_the_site(site: Path, tmp_path: Path) -> None:
     done = checked(site, tmp_path / "play.yml")
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"{site}/secrets /shared" in done.stdout
@@ -124,7 +124,7 @@ def test_the_preflight_finds_nothing_wrong_with_it(site: Path, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/first-site.md"])
-def test_the_inventories_of_the_first_steps_share_the_homes(page: str, tmp_path: Path) -> None:
+def test_inventories_of_the_first_steps_share_the_homes(page: str, tmp_path: Path) -> None:
     site = tmp_path / "hall"
     assert main(["init", str(site)]) == 0
     (site / "inventory" / "hosts.yml").write_text(inventory_of(page))
@@ -149,7 +149,7 @@ def test_homes_that_are_not_shared_are_refused_unless_declared_otherwise(tmp_pat
     assert checked(site, tmp_path / "play.yml", **users, users_create_home=False).returncode == 0
 
 
-def test_nothing_is_written_over(site: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_existing_files_are_not_overwritten(site: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "inventory").mkdir()
     (tmp_path / "inventory" / "hosts.yml").write_text("mine\n")
     (tmp_path / "README.md").symlink_to("nowhere")
@@ -161,14 +161,16 @@ def test_nothing_is_written_over(site: Path, tmp_path: Path, capsys: pytest.Capt
     assert main(["init", str(site)]) == 2
 
 
-def test_a_folder_that_cannot_be_made_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_folder_that_cannot_be_created_gives_a_one_line_error(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "file").write_text("")
     assert main(["init", str(tmp_path / "file" / "site")]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert "file" in line
 
 
-def test_the_commands_take_the_inventory_and_the_ansible_cfg_of_the_site(
+def test_commands_use_the_inventory_and_the_ansible_cfg_of_the_site(
     site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("ANSIBLE_CONFIG", raising=False)
@@ -185,7 +187,7 @@ def test_the_commands_take_the_inventory_and_the_ansible_cfg_of_the_site(
     assert ansible_config([tmp_path]) == SITE_FILES / "ansible.cfg"
 
 
-def test_the_collection_of_the_command_comes_before_those_of_the_site(
+def test_collection_of_the_command_takes_precedence_over_those_of_the_site(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("ANSIBLE_CONFIG", raising=False)

@@ -1,4 +1,4 @@
-"""`busbar inventory describe`: what it runs, what it prints, and its exit codes."""
+"""Tests of `busbar inventory describe`: its playbook run, output and exit codes."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_exit_codes(  # noqa: PLR0913, PLR0917 - a table
         (["health", "ctl"], "ctl: not in the group slurm_compute of the inventory ", "(gpu[1-2])"),
     ],
 )
-def test_a_name_that_is_not_in_the_inventory_is_refused_before_a_host_is_contacted(
+def test_unknown_name_is_refused_before_a_host_is_contacted(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], command: list[str], absent: str, found: str
 ) -> None:
     path = tmp_path / "hosts.yml"
@@ -93,7 +93,7 @@ def test_bad_usage(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> 
 
 
 @pytest.mark.parametrize("command", [["inventory", "describe", "gpu1"], ["ssh", "bootstrap"], ["provision", "--check"]])
-def test_variables_that_are_no_yaml_are_named_by_every_command(
+def test_invalid_yaml_in_variables_is_reported_by_every_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], command: list[str]
 ) -> None:
     (tmp_path / "inventory" / "group_vars").mkdir(parents=True)
@@ -123,7 +123,7 @@ Ca\t1 "H-946dae0300a1b2c5"\t\t# "gpu2 mlx5_0"
 """
 
 
-def test_the_topology_of_a_fabric(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_topology_of_a_fabric(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "fabric"
     path.write_text(FABRIC)
     assert main(["inventory", "topology", str(path)]) == 0
@@ -139,7 +139,7 @@ def test_the_topology_of_a_fabric(tmp_path: Path, capsys: pytest.CaptureFixture[
         ("fabric", "x1", "x1"),
     ],
 )
-def test_a_file_that_tells_of_no_topology(
+def test_file_without_a_topology_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, nodes: str, words: str
 ) -> None:
     (tmp_path / "fabric").write_text(FABRIC)
@@ -162,7 +162,7 @@ def test_a_file_that_tells_of_no_topology(
         ({}, 2, 1, "", "log: "),
     ],
 )
-def test_the_topology_that_hosts_report(  # noqa: PLR0913, PLR0917 - a table
+def test_topology_reported_by_hosts(  # noqa: PLR0913, PLR0917 - a table
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     hosts: str,
@@ -201,7 +201,7 @@ def test_the_topology_that_hosts_report(  # noqa: PLR0913, PLR0917 - a table
         (["--from", "lldp", "gpu[1-"], "gpu[1-"),
     ],
 )
-def test_a_topology_that_is_asked_for_in_a_wrong_way(
+def test_invalid_arguments_of_topology_are_refused(
     arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["inventory", "topology", *arguments]) == 2

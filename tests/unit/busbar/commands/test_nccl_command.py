@@ -1,4 +1,4 @@
-"""`busbar nccl` from its arguments to its exit code."""
+"""Tests of `busbar nccl` from arguments to exit code."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_matrix(  # noqa: PLR0913, PLR0917 - a table
         ["judge", WHOLE, "--hardware", "dgx_h100", "--nodes", "2", "--catalogue", WHOLE],
     ],
 )
-def test_bad_input_is_one_line(args: list[str]) -> None:
+def test_bad_input_gives_a_one_line_error(args: list[str]) -> None:
     with pytest.raises(UsageError) as caught:
         run(*args)
     assert "\n" not in str(caught.value)
@@ -124,7 +124,7 @@ def test_bad_input_is_one_line(args: list[str]) -> None:
     ],
 )
 @pytest.mark.parametrize("command", ["parse", "judge"])
-def test_a_binary_file_is_refused_in_one_line(tmp_path: Path, content: bytes, words: str, command: str) -> None:
+def test_binary_file_is_refused_in_one_line(tmp_path: Path, content: bytes, words: str, command: str) -> None:
     path = tmp_path / "x.out"
     path.write_bytes(content)
     options = ["--hardware", "dgx_h100", "--nodes", "2"] if command == "judge" else []
@@ -163,7 +163,7 @@ def test_json_of_another_program_is_refused(tmp_path: Path, content: str, comman
 @pytest.mark.parametrize(
     "content", ["hello\n", "numCycle,Name,size,type\n0,AllReduce,1073741824,float\n", "<html></html>", p2p_text()]
 )
-def test_parse_refuses_text_without_any_output_of_nccl_tests(tmp_path: Path, content: str) -> None:
+def test_parse_refuses_text_without_output_of_nccl_tests(tmp_path: Path, content: str) -> None:
     path = tmp_path / "x.txt"
     path.write_text(content)
     with pytest.raises(UsageError, match="contains no output of nccl-tests"):
@@ -181,7 +181,7 @@ def test_parse_shows_the_warnings_of_nccl(tmp_path: Path, capsys: pytest.Capture
 
 
 @pytest.mark.parametrize("label", ["[0] ", "[1,0]<stdout>:", "[pod/x/y] "])
-def test_a_label_that_looks_like_a_list_is_not_json(
+def test_label_that_looks_like_a_list_is_not_json(
     tmp_path: Path, label: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "x.txt"
@@ -194,7 +194,7 @@ def judged(profiles: Path, hardware: str) -> int:
     return run("judge", WHOLE, "--hardware", hardware, "--nodes", "2", "--format", "json", "--catalogue", str(profiles))
 
 
-def test_profiles_of_a_site_lie_over_those_of_busbar(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_profiles_of_a_site_override_those_of_busbar(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "site.yml"
     path.write_text("hardware_profiles_extra: {dgx_h100: {busbw: {inter_node: {floor_gbs: 7, source: measured}}}}")
     judged(path, "dgx_h100")
@@ -205,14 +205,14 @@ def test_profiles_of_a_site_lie_over_those_of_busbar(tmp_path: Path, capsys: pyt
 
 
 @pytest.mark.parametrize("content", ["{}", "hardware_profiles: {}", "hardware_profiles_extra: []", "- a", ""])
-def test_a_file_without_profiles_is_not_taken_for_none(tmp_path: Path, content: str) -> None:
+def test_file_without_profiles_is_refused(tmp_path: Path, content: str) -> None:
     path = tmp_path / "site.yml"
     path.write_text(content)
     with pytest.raises(UsageError, match="has no mapping hardware_profiles_extra"):
         judged(path, "dgx_h100")
 
 
-def test_a_few_strange_bytes_are_still_a_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_log_with_a_few_binary_bytes_is_accepted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "x.out"
     path.write_bytes(b"\0\0\0\xff\x1b[1m\n" + Path(WHOLE).read_bytes())
     assert run("parse", str(path), "--format", "json") == 0
@@ -224,7 +224,7 @@ def test_a_few_strange_bytes_are_still_a_log(tmp_path: Path, capsys: pytest.Capt
     ("options", "code", "verdict"),
     [([], 3, "INCONCLUSIVE"), (["--allow-unchecked", "--allow-missing-ranks"], 0, "PASS")],
 )
-def test_the_published_dgx2h_run(
+def test_verdict_of_the_published_dgx2h_run(
     options: list[str], code: int, verdict: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     asked = ["--hardware", "dgx2", "--nodes", "2", "--format", "json"]
@@ -234,7 +234,7 @@ def test_the_published_dgx2h_run(
     assert (found["floor"], found["ceiling"]) == (76, 126.0)
 
 
-def test_text_of_a_node_cannot_command_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_control_characters_of_a_node_are_removed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     output = tmp_path / "output.txt"
     output.write_text("# nThread 1 nGpus 1\ngpu1: Test NCCL failure common.cu:958 '\x1b[2J\x9b2J\u202egnp'\n")
     for command in (["parse", str(output)], ["judge", str(output), "--hardware", "dgx_h100", "--nodes", "1"]):
@@ -244,9 +244,7 @@ def test_text_of_a_node_cannot_command_the_terminal(tmp_path: Path, capsys: pyte
         assert not [char for char in said if not char.isprintable() and char != "\n"]
 
 
-def test_a_row_that_contradicts_itself_is_quoted_with_its_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_contradictory_row_is_quoted_with_its_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lines = Path(WHOLE).read_text().split("\n")
     (row,) = [number for number, line in enumerate(lines) if line.startswith("  8589934592 ")]
     lines[row] = lines[row].replace("46017.51", "4601.751", 1)
@@ -261,7 +259,7 @@ def test_a_row_that_contradicts_itself_is_quoted_with_its_line(
 
 
 @pytest.mark.parametrize(("options", "code", "verdict"), [([], 1, "FAIL"), (["--allow-known-causes"], 0, "PASS")])
-def test_a_known_cause_fails_unless_it_is_allowed(
+def test_known_cause_fails_unless_it_is_allowed(
     tmp_path: Path, options: list[str], code: int, verdict: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "x.txt"
@@ -287,7 +285,7 @@ def test_judge_reads_standard_input(monkeypatch: pytest.MonkeyPatch, capsys: pyt
 
 
 @pytest.mark.parametrize("text", [b"", b" \n", bytes(range(32)) * 8, b'{"version": 1}'])
-def test_standard_input_without_output_of_a_run_is_named(
+def test_standard_input_without_output_of_a_run_is_refused(
     text: bytes, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text)))
@@ -295,7 +293,7 @@ def test_standard_input_without_output_of_a_run_is_named(
     assert capsys.readouterr().err.startswith("busbar: standard input ")
 
 
-def test_judge_gives_each_file_a_verdict_and_ends_with_the_worst(capsys: pytest.CaptureFixture[str]) -> None:
+def test_judge_gives_each_file_a_verdict_and_exits_with_the_worst(capsys: pytest.CaptureFixture[str]) -> None:
     other = str(FIXTURES / "mpi_2_nodes.txt")
     assert main(["judge", other, WHOLE, *JUDGED]) == 1
     verdicts = {name: answer["verdict"] for name, answer in json.loads(capsys.readouterr().out).items()}

@@ -1,4 +1,4 @@
-"""`busbar node`: what it asks, what it prints, and its exit codes."""
+"""Tests of `busbar node`: its queries, output and exit codes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ MACHINE = {"gpu3": {"parts": [], "versions": {"kernel": "6.1"}, "booted": 9, "hi
 
 @pytest.fixture
 def site(tmp_path: Path) -> Path:
-    """A site with one report that can be read and one that cannot."""
+    """Return a site with a readable and an unreadable report."""
     (tmp_path / "inventory").mkdir()
     (tmp_path / "inventory" / "hosts.yml").write_text(HOSTS)
     for name, text in (("20261120T080000Z", json.dumps(small(slow=0.3))), ("20261121T080000Z", "{")):
@@ -41,7 +41,7 @@ def site(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def answers(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """What the hosts answer, and afterwards how they were asked."""
+    """Return the answers of the hosts, which also record the options of the query."""
     given: dict[str, Any] = {"busbar_node_slurm": SLURM, "busbar_node_machine": MACHINE}
 
     def fake(playbook: Playbook, run: Run, log: Path) -> tuple[int, bool]:
@@ -58,7 +58,9 @@ def run(site: Path, *words: str) -> int:
     return main(["node", *words, "-i", str(site / "inventory")])
 
 
-def test_a_dossier(site: Path, answers: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
+def test_node_is_shown_with_its_history(
+    site: Path, answers: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run(site, "show", "gpu3") == 0
     lines = capsys.readouterr().out.splitlines()
     assert answers["options"] == [*TAGS, "-e", "node_history_nodes=gpu3", "-e", "node_history_days=90"]
@@ -73,7 +75,7 @@ def test_a_dossier(site: Path, answers: dict[str, Any], capsys: pytest.CaptureFi
 
 
 @pytest.mark.parametrize("missing", ["busbar_node_machine", "busbar_node_slurm"])
-def test_what_does_not_answer_is_named(
+def test_missing_answer_is_named(
     site: Path, answers: dict[str, Any], capsys: pytest.CaptureFixture[str], missing: str
 ) -> None:
     del answers[missing]
@@ -83,7 +85,9 @@ def test_what_does_not_answer_is_named(
     assert len(found["validations"]) == 1
 
 
-def test_all_nodes_and_lemons(site: Path, answers: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
+def test_nodes_are_listed_and_lemons_are_selected(
+    site: Path, answers: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run(site, "list") == 0
     lines = capsys.readouterr().out.splitlines()
     assert answers["options"] == [*TAGS, "-e", "node_history_days=28"]

@@ -1,4 +1,4 @@
-"""`busbar prove` on a pretended Slurm of two nodes: what it refuses, what it asks for, and what it leaves behind."""
+"""Tests of `busbar prove` on a simulated Slurm of two nodes: its refusals, its job, and its cleanup."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from validation_site import NODES, TOP, install_slurm
 if TYPE_CHECKING:
     from pathlib import Path
 
-# The Python of the nodes: it has MPI, and the collectives print what was made ready for the test.
+# The Python of the nodes: it has MPI, and the collectives print the text that the test prepared.
 PYTHON = """#!/bin/bash
 case "$2" in "import mpi4py"*) [ ! -e {folder}/no_mpi ]; exit ;; esac
 cat {folder}/texts/$SLURM_JOB_NAME
@@ -32,10 +32,10 @@ DENIED = "Job violates accounting/QOS policy (job submit limit, user's size and/
 
 
 class Site:
-    """A login node with a pretended Slurm, and alice on it."""
+    """A login node with a simulated Slurm and the user alice."""
 
     def __init__(self, folder: Path) -> None:
-        """Make it below a folder."""
+        """Create the login node in a folder."""
         self.slurm, self.work = folder / "slurm", folder / "work"
         for place in (self.slurm / "texts", self.work):
             place.mkdir(parents=True)
@@ -46,13 +46,13 @@ class Site:
         executable(self.slurm / "python3", PYTHON.format(folder=self.slurm))
 
     def put(self, name: str, text: str) -> None:
-        """Write a file of the pretended Slurm."""
+        """Write a file of the simulated Slurm."""
         path = self.slurm / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
 
     def job(self, user: str = "alice", nodes: str = "gpu1,gpu2") -> None:
-        """Have a job 1 that runs."""
+        """Create job 1 in state RUNNING."""
         for key, value in {"user": user, "nodes": nodes, "state": "RUNNING", "reason": "None"}.items():
             self.put(f"jobs/1/{key}", value)
 
@@ -72,13 +72,13 @@ class Site:
         return subprocess.CompletedProcess(run.args, run.returncode, out, err)
 
     def report(self) -> dict[str, Any]:
-        """The one report."""
+        """Return the only report."""
         (path,) = self.work.glob("busbar-report-*/report.json")
         found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         return found
 
     def states(self) -> list[str]:
-        """The states of all jobs."""
+        """Return the states of all jobs."""
         return [path.read_text(encoding="utf-8") for path in sorted(self.slurm.glob("jobs/*/state"))]
 
 
@@ -87,7 +87,7 @@ def site(tmp_path: Path) -> Site:
     return Site(tmp_path)
 
 
-def test_a_healthy_cluster_passes_in_one_job_that_is_cancelled(site: Site) -> None:
+def test_healthy_cluster_passes_in_one_job_that_is_cancelled_at_the_end(site: Site) -> None:
     done = site.prove("--backend", "mpi", "--floor", "1", "--account", "lab", "--qos", "high", "--time", "30")
     assert done.returncode == 0, done.stdout + done.stderr
     assert (site.report()["verdict"], site.states()) == ("PASS", ["CANCELLED"])
@@ -103,7 +103,7 @@ def test_unknown_hardware_is_described_and_inconclusive(site: Site) -> None:
     assert done.returncode == 3, done.stdout + done.stderr
     report = site.report()
     assert report["verdict"] == "INCONCLUSIVE"
-    # Messages name the options of this command, not those of the playbook.
+    # Messages name the options of this command and not those of the playbook.
     assert any("set --floor" in test["reason"] for test in report["tests"]), report["tests"]
     assert "validation_" not in "".join(test["reason"] for test in report["tests"])
     text = done.stdout[done.stdout.index("hardware_profiles_extra:") :].partition("\nvalidation of")[0]
@@ -120,7 +120,7 @@ def test_a_slow_node_fails_and_is_named(site: Site) -> None:
     assert "FAIL  culprit nodes: gpu2" in done.stdout
 
 
-def test_an_existing_job_is_used_and_left_as_it_is(site: Site) -> None:
+def test_existing_job_is_used_and_kept(site: Site) -> None:
     site.job()
     done = site.prove("--backend", "mpi", "--floor", "1", "--jobid", "1", "--nodes", "3")
     assert done.returncode == 4, done.stdout + done.stderr
@@ -128,7 +128,7 @@ def test_an_existing_job_is_used_and_left_as_it_is(site: Site) -> None:
     assert site.states() == ["RUNNING"]
 
 
-def test_of_an_existing_job_only_the_nodes_of_the_list_are_used(site: Site) -> None:
+def test_only_listed_nodes_of_an_existing_job_are_used(site: Site) -> None:
     site.job()
     done = site.prove("--backend", "mpi", "--floor", "1", "--jobid", "1", "--nodelist", "gpu[2-3]")
     assert done.returncode == 4, done.stdout + done.stderr
@@ -138,7 +138,7 @@ def test_of_an_existing_job_only_the_nodes_of_the_list_are_used(site: Site) -> N
     assert not [words for words in asked if "gpu1" in words]
 
 
-def test_nodes_of_the_list_that_are_not_there_are_reported(site: Site) -> None:
+def test_unavailable_nodes_of_the_list_are_reported(site: Site) -> None:
     site.put("nodes", "gpu1|idle|none|(null)\ngpu2|drained*|fan|(null)\n")
     done = site.prove("--backend", "mpi", "--floor", "1", "--nodelist", "gpu[1-2]")
     assert done.returncode == 4, done.stdout + done.stderr
@@ -166,7 +166,7 @@ def test_nodes_of_the_list_that_are_not_there_are_reported(site: Site) -> None:
         ([], {"refuse": f"QOSMaxNodePerUserLimit: {DENIED}"}, ["QOSMaxNodePerUserLimit of your QOS", "ask the admin"]),
     ],
 )
-def test_it_refuses_before_anything_runs(
+def test_invalid_requests_are_refused_before_anything_runs(
     site: Site, options: list[str], files: dict[str, str], said: list[str]
 ) -> None:
     for name, text in files.items():
@@ -193,7 +193,7 @@ def test_a_job_of_others_and_a_second_run_are_refused(site: Site) -> None:
     assert "another busbar prove is already running in job 1" in done.stderr
 
 
-def test_no_slurm_and_no_folder_to_write_are_refused(site: Site) -> None:
+def test_missing_slurm_and_unwritable_folder_are_refused(site: Site) -> None:
     own = {"PATH": "/usr/bin:/bin", "LOGNAME": "alice", "PYTHONPATH": f"{TOP / '.collections'}:{TOP / 'scripts'}"}
     done = site.prove("--backend=mpi", env=own)
     assert done.returncode == 2
@@ -222,7 +222,7 @@ def test_root_is_refused(site: Site) -> None:
         ("Priority", 3, "is pending (Priority)"),
     ],
 )
-def test_a_job_that_does_not_start_is_cancelled(site: Site, reason: str, code: int, said: str) -> None:
+def test_job_that_does_not_start_is_cancelled(site: Site, reason: str, code: int, said: str) -> None:
     site.put("stay", reason)
     site.put("assoc_mgr", "Account=lab UserName= ParentAccount= GrpTRES=cpu=N(0),node=2(1),gres/gpu=8(8)")
     done = site.prove("--backend=mpi", "--wait=1", "--nodelist=gpu[1-2]")
@@ -234,9 +234,9 @@ def test_a_job_that_does_not_start_is_cancelled(site: Site, reason: str, code: i
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_while_it_waits_in_the_queue_cancels_the_job(site: Site, number: signal.Signals) -> None:
+def test_signal_during_the_wait_in_the_queue_cancels_the_job(site: Site, number: signal.Signals) -> None:
     site.put("stay", "Priority")
-    # A run of the tests under nohup ignores SIGHUP, and so would prove.
+    # Under nohup SIGHUP is ignored, and prove would inherit that.
     former = signal.signal(number, signal.SIG_DFL)
     try:
         with site.start("--backend=mpi") as run:
@@ -253,7 +253,7 @@ def test_a_signal_while_it_waits_in_the_queue_cancels_the_job(site: Site, number
     assert (site.states(), [*site.work.iterdir()]) == (["CANCELLED"], [])
 
 
-# Records of slurmctld 24.11.5, shortened; job 10 of alice asks for two nodes and four GPUs.
+# Records of slurmctld 24.11.5, shortened; job 10 of alice requests two nodes and four GPUs.
 JOB = {"UserId": "alice(2001)", "Account": "research", "QOS": "normal", "TimeLimit": "01:00:00"}
 JOB["ReqTRES"] = "cpu=2,mem=4G,node=2,billing=2,gres/gpu=4"
 ASSOCIATIONS = """
@@ -280,7 +280,7 @@ QOS=gold(2) GrpJobs=N(0) GrpTRES=node=1(0) Account Limits=No Accounts User Limit
         ("MaxCpuPerAccount", "", ["MaxTRESPA cpu=1 (the job needs 2) of QOS normal", "MaxTRESPA mem=1024"]),
         ("QOSGrpNodeLimit", "", ["GrpWall 50 (the job needs 60) of QOS normal"]),
         ("QOSGrpNodeLimit", "gold", ["GrpWall 50", "GrpTRES node=1 (the job needs 2) of QOS gold"]),
-        # Other jobs may hold this one.
+        # Other jobs may block this one.
         ("QOSMaxJobsPerUserLimit", "gold", ["MaxTRESPU node=1"]),
     ],
 )
@@ -299,14 +299,14 @@ def test_nodes_without_mpi_are_named(site: Site) -> None:
     assert "gpu[1-2]: --backend mpi needs Python 3 with mpi4py and numpy" in done.stderr
 
 
-def test_nccl_tests_is_searched_and_the_places_are_reported(site: Site) -> None:
+def test_nccl_tests_is_searched_and_the_searched_paths_are_reported(site: Site) -> None:
     done = site.prove()
     assert (done.returncode, site.states()) == (2, ["CANCELLED"]), done.stdout + done.stderr
     assert "nccl-tests: searched PATH, /usr/local/bin" in done.stdout
     assert "set --binary PATH or --image IMAGE" in done.stderr
 
 
-def test_nccl_tests_in_an_image_or_of_a_path_passes(site: Site) -> None:
+def test_nccl_tests_of_an_image_or_a_path_is_used(site: Site) -> None:
     program = f"#!/bin/bash\ncat {site.slurm}/texts/$SLURM_JOB_NAME\n"
     for name in ("all_reduce_perf", "build/all_reduce_perf"):
         site.put(name, program)
@@ -351,14 +351,14 @@ def sections(ports: int = 8, rate: int = 400, gpus: int = 8) -> dict[str, list[s
     ("found", "profile"),
     [
         (sections(), "hgx_h100"),
-        # NICs of storage have the same speed.
+        # NICs for storage have the same speed.
         (sections(ports=10), "hgx_h100"),
         (sections(ports=4), ""),
         (sections(rate=200), ""),
         (sections(gpus=7), ""),
     ],
 )
-def test_a_node_is_matched_to_a_profile_with_the_same_gpus_and_nics(found: dict[str, list[str]], profile: str) -> None:
+def test_node_is_matched_to_a_profile_with_the_same_gpus_and_nics(found: dict[str, list[str]], profile: str) -> None:
     catalogue = site_catalogue({})
     hardware, known, text = matched({"n1": Node("n1", found)}, catalogue)
     assert (hardware["n1"] if hardware["n1"] in catalogue else "") == profile

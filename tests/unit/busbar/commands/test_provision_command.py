@@ -1,4 +1,4 @@
-"""`busbar provision`: what is run, and what comes back."""
+"""Tests of `busbar provision`: its playbook run, output and exit codes."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def test_options_are_handed_on_in_order() -> None:
+def test_options_are_passed_to_ansible_in_order() -> None:
     args = parse(["provision", "slurm", "--limit", "gpu1", "-CD", "-vv", "-e", "a=1", "--extra-vars=b=2", "-f5"])
     assert args.playbook == "slurm"
     assert args.options == ["--limit", "gpu1", "-C", "-D", "-v", "-v", "-e", "a=1", "--extra-vars", "b=2", "-f", "5"]
@@ -120,7 +120,7 @@ def test_bad_usage(arguments: list[str]) -> None:
         (["--on", "bastion1"], "--on", "ansible-runner (docs/scale.md)"),
     ],
 )
-def test_a_removed_option_is_an_error_with_the_remedy(words: list[str], option: str, remedy: str) -> None:
+def test_removed_option_is_refused_with_the_remedy(words: list[str], option: str, remedy: str) -> None:
     args = parse(["provision", *words, "-i", "gpu1,"])
     with pytest.raises(UsageError, match=f"{option} was removed: .*{re.escape(remedy)}$"):
         args.run(args)
@@ -135,7 +135,7 @@ def test_a_removed_option_is_an_error_with_the_remedy(words: list[str], option: 
         ("elevate", "busbar user elevate"),
     ],
 )
-def test_a_removed_playbook_is_an_error_with_the_remedy(playbook: str, remedy: str) -> None:
+def test_removed_playbook_is_refused_with_the_remedy(playbook: str, remedy: str) -> None:
     args = parse(["provision", playbook, "-i", "gpu1,"])
     with pytest.raises(UsageError, match=rf"{playbook} was removed: .*{remedy}"):
         args.run(args)
@@ -143,14 +143,14 @@ def test_a_removed_playbook_is_an_error_with_the_remedy(playbook: str, remedy: s
 
 @pytest.fixture
 def site(tmp_path: Path) -> Path:
-    """A folder with an inventory."""
+    """Return a folder with an inventory."""
     (tmp_path / "inventory").mkdir()
     (tmp_path / "inventory" / "hosts.yml").write_text("all: {hosts: {node1: }}\n")
     return tmp_path
 
 
 def run_with(monkeypatch: pytest.MonkeyPatch, site: Path, command: str, report: tuple[str, float] | None) -> int:
-    """Run a command whose playbook only writes a report of a text and an age in seconds; returns the exit code."""
+    """Run a command whose playbook only writes a report with a text and an age in seconds; return the exit code."""
 
     def fake(playbook: Playbook, run: Run, log: Path) -> tuple[int, bool]:
         assert playbook.inventory == [str(site / "inventory")]
@@ -193,7 +193,7 @@ def test_only_a_report_of_this_run_counts(
     assert run_with(monkeypatch, site, command, report) == expected
 
 
-def test_the_first_line_names_inventory_and_log(
+def test_first_line_names_inventory_and_log(
     monkeypatch: pytest.MonkeyPatch, site: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run_with(monkeypatch, site, "provision", None)
@@ -202,19 +202,19 @@ def test_the_first_line_names_inventory_and_log(
     assert str(site / "logs") in first
 
 
-def test_a_log_is_private_and_never_overwritten(tmp_path: Path) -> None:
+def test_log_is_private_and_never_overwritten(tmp_path: Path) -> None:
     first, second = (playbook.open_log(tmp_path / "logs", "provision") for _ in range(2))
     assert first != second
     assert first.stat().st_mode & 0o777 == 0o600
 
 
-def test_a_log_that_cannot_be_kept_is_bad_input(tmp_path: Path) -> None:
+def test_unwritable_log_is_bad_input(tmp_path: Path) -> None:
     (tmp_path / "logs").write_text("")
     with pytest.raises(UsageError, match="logs"):
         playbook.open_log(tmp_path / "logs", "provision")
 
 
-def test_the_reason_of_a_report_begins_no_line_of_its_own(
+def test_reason_of_a_report_cannot_start_a_line(
     monkeypatch: pytest.MonkeyPatch, site: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     hostile = {"verdict": "INCONCLUSIVE", "busy_allowed": True, "reason": "left out gpu1\x1b[2J\r\nVerdict: PASS"}
@@ -242,7 +242,7 @@ PLAYS = {
         (["users : preflight | Refuse"], 1, "    broken\n"),
     ],
 )
-def test_bad_input_is_what_the_result_says_whatever_the_task_is_called(
+def test_bad_input_is_detected_by_the_result_and_not_by_the_task_name(
     site: Path, tasks: list[str], expected: int, said: str
 ) -> None:
     (site / "inventory/hosts.yml").write_text("all: {hosts: {node1: {ansible_connection: local}}}\n")

@@ -1,4 +1,4 @@
-"""`busbar report`: what it prints and how it refuses."""
+"""Tests of the output and refusals of `busbar report`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def reports(tmp_path: Path) -> Path:
-    """A site's folder with an inventory and six reports, the last a FAIL, and one that is broken."""
+    """Return a site's folder with an inventory and six reports: the last one is a FAIL, and one is invalid."""
     (tmp_path / "inventory").mkdir()
     place = tmp_path / "reports"
     for report in [*(small(f"2026-11-{day}T08:00:00Z") for day in range(10, 15)), small(slow=0.5)]:
@@ -50,9 +50,7 @@ def test_show(reports: Path, capsys: pytest.CaptureFixture[str], name: list[str]
     assert "drift  node-gpu3: 237 GB/s is 50.0 % below its median of 5 earlier passes, 474" in said
 
 
-def test_show_tells_what_became_of_nodes_and_what_is_not_certain(
-    reports: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_show_lists_node_changes_and_uncertain_results(reports: Path, capsys: pytest.CaptureFixture[str]) -> None:
     report = small("2026-11-21T08:00:00Z") | with_node_changes()
     (reports / "20261121").mkdir()
     (reports / "20261121" / "report.json").write_text(json.dumps(report), encoding="utf-8")
@@ -99,7 +97,7 @@ def test_compare(reports: Path, capsys: pytest.CaptureFixture[str]) -> None:
         (1.0, "INCONCLUSIVE", 0),
     ],
 )
-def test_compare_ends_with_1_when_a_test_is_worse(reports: Path, speed: float, verdict: str, code: int) -> None:
+def test_compare_exits_with_1_if_a_test_is_worse(reports: Path, speed: float, verdict: str, code: int) -> None:
     report = json.loads((reports / "20261114T080000Z" / "report.json").read_text())
     test = report["tests"][0]
     test |= {"measured_busbw": test["measured_busbw"] * speed, "verdict": verdict}
@@ -108,7 +106,7 @@ def test_compare_ends_with_1_when_a_test_is_worse(reports: Path, speed: float, v
     assert main(["report", "compare", "20261114", "20261115", "--reports", str(reports)]) == code
 
 
-def test_compare_says_in_words_that_the_nodes_differ(reports: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_compare_reports_different_nodes(reports: Path, capsys: pytest.CaptureFixture[str]) -> None:
     report = json.loads((reports / "20261114T080000Z" / "report.json").read_text())
     (whole,) = [test for test in report["tests"] if test["name"] == "cluster"]
     before = list(whole["nodes"])
@@ -130,7 +128,7 @@ def test_compare_says_in_words_that_the_nodes_differ(reports: Path, capsys: pyte
 
 
 def of_another_cluster(place: Path, share: float) -> None:
-    """Write a report of the nodes node1 to node4, which reach a share of what those of `small` reach."""
+    """Write a report of node1 to node4 with a share of the bandwidth in `small`."""
     text = json.dumps(small()).replace("gpu", "node").replace("alpha", "beta")
     report = json.loads(text)
     for test in report["tests"]:
@@ -170,7 +168,7 @@ def test_clusters_without_a_common_test_are_not_compared(reports: Path, capsys: 
 
 
 @pytest.mark.parametrize("name", ["latest", "busbar-report-20261120T080000Z", "20261120", "2026-11-20"])
-def test_without_a_site_the_reports_are_those_of_the_present_folder(
+def test_without_a_site_reports_of_the_working_directory_are_used(
     reports: Path, name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     place = reports.parent / "work"
@@ -187,7 +185,7 @@ def test_without_a_site_the_reports_are_those_of_the_present_folder(
 
 @pytest.mark.parametrize("chosen", [["-i", "SITE/inventory"], ["--reports", "SITE/reports"]])
 @pytest.mark.parametrize("name", [[], ["latest"], ["20261114T080000Z"]])
-def test_a_name_is_a_report_of_the_chosen_site_wherever_the_command_runs(
+def test_name_is_a_report_of_the_selected_site_in_any_directory(
     reports: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -206,7 +204,7 @@ def test_a_name_is_a_report_of_the_chosen_site_wherever_the_command_runs(
 
 
 @pytest.mark.parametrize("name", ["./vendor", "vendor", "vendor/report.json"])
-def test_another_folder_can_be_shown_although_a_site_is_chosen(
+def test_report_outside_the_selected_site_can_be_shown(
     reports: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
     of_another_cluster(reports.parent / "vendor", 1.0)
@@ -215,9 +213,7 @@ def test_another_folder_can_be_shown_although_a_site_is_chosen(
     assert f"report: {reports.parent}/vendor" in capsys.readouterr().out
 
 
-def test_a_copied_report_of_another_cluster_is_not_the_latest(
-    reports: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_copied_report_of_another_cluster_is_not_the_latest(reports: Path, capsys: pytest.CaptureFixture[str]) -> None:
     of_another_cluster(reports / "vendor", 1.0)
     assert main(["report", "show", "--reports", str(reports)]) == 0
     assert f"report: {reports}/20261120T080000Z" in capsys.readouterr().out
@@ -252,7 +248,7 @@ def test_render(reports: Path, capsys: pytest.CaptureFixture[str]) -> None:
         (["compare", "20261114", "nope", "--reports", "PLACE"], "0 reports match"),
     ],
 )
-def test_bad_input_is_one_line_and_exit_code_2(
+def test_bad_input_gives_a_one_line_error_and_exit_code_2(
     reports: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], words: str
 ) -> None:
     assert main(["report", *(text.replace("PLACE", str(reports)) for text in arguments)]) == 2
@@ -261,7 +257,7 @@ def test_bad_input_is_one_line_and_exit_code_2(
     assert words in said.err
 
 
-def test_text_of_a_report_cannot_command_the_terminal(reports: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_control_characters_of_a_report_are_removed(reports: Path, capsys: pytest.CaptureFixture[str]) -> None:
     report = {**small("2026-12-01T00:00:00Z"), "cluster": "a\x1b]0;b\x07[bold]", "reason": "\x1b[2J"}
     (reports / "20261201").mkdir()
     (reports / "20261201" / "report.json").write_text(json.dumps(report), encoding="utf-8")

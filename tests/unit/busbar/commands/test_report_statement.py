@@ -1,4 +1,4 @@
-"""`busbar report sign` and `verify`, with the ssh-keygen of this machine."""
+"""Tests of `busbar report sign` and `verify` with the ssh-keygen of this machine."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PARTS = """\
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A report with outputs and the numbers of two GPUs, in the folder of a site."""
+    """Return a report with outputs and the serial numbers of two GPUs, in a site's folder."""
     (tmp_path / "inventory").mkdir()
     found = json.loads(json.dumps(small()))
     found["tests"][0]["parts"] = parts_of(PARTS)
@@ -42,7 +42,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def report(folder: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str]]:
-    """Run a command about the report of the site; returns exit code and what it said."""
+    """Return a function that runs a command on the site's report and returns exit code and output."""
 
     def run(action: str, *words: object) -> tuple[int, str]:
         capsys.readouterr()
@@ -54,12 +54,12 @@ def report(folder: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., tu
 
 
 def new_key(path: Path) -> str:
-    """Make a key; returns its public line."""
+    """Create a key; return its public line."""
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "", "-f", path], check=True)
     return path.with_name(f"{path.name}.pub").read_text(encoding="utf-8").strip()
 
 
-def test_what_is_signed_is_valid_and_says_what_limits_and_which_parts(
+def test_signed_statement_is_valid_and_contains_limits_and_parts(
     folder: Path, report: Callable[..., tuple[int, str]]
 ) -> None:
     code, said = report("sign")
@@ -84,7 +84,7 @@ def test_what_is_signed_is_valid_and_says_what_limits_and_which_parts(
     assert found["files"].keys() == {"report.json", *(test["output"] for test in raw["tests"])}
     key = folder.parents[1] / "secrets" / "report_key"
     assert key.stat().st_mode & 0o777 == 0o600
-    # The pages may be written anew, and what came later is told apart.
+    # Pages may be rendered again, and later files are reported as unsigned.
     report("render")
     (folder / "note.txt").write_text("later")
     code, said = report("verify")
@@ -92,13 +92,13 @@ def test_what_is_signed_is_valid_and_says_what_limits_and_which_parts(
     assert f"{raw['verdict']}  alpha, " in said
     assert "not covered by the signature: note.txt" in said
     assert f"valid: busbar signed it at {found['signed']}" in said
-    # Signed again with the same key.
+    # Sign again with the same key.
     before = key.read_bytes()
     assert report("sign")[0] == 0
     assert key.read_bytes() == before
 
 
-def test_anybody_can_check_it_with_ssh_keygen_alone(folder: Path, report: Callable[..., tuple[int, str]]) -> None:
+def test_ssh_keygen_verifies_the_statement_without_busbar(folder: Path, report: Callable[..., tuple[int, str]]) -> None:
     _code, said = report("sign")
     line = next(line for line in said.splitlines() if line.startswith("allowed_signers of the verifier")).split(
         ": ", 1
@@ -137,7 +137,7 @@ def spoil_statement(folder: Path) -> None:
         ),
     ],
 )
-def test_what_was_changed_is_refused(
+def test_changed_files_are_refused(
     folder: Path, report: Callable[..., tuple[int, str]], spoil: Callable[[Path], object], words: str
 ) -> None:
     report("sign")
@@ -159,7 +159,7 @@ def test_what_was_changed_is_refused(
         ('namespaces="git" ', 1, "has no valid signature of noc@example.org"),
     ],
 )
-def test_the_rules_of_allowed_signers_hold(
+def test_rules_of_allowed_signers_are_applied(
     folder: Path, report: Callable[..., tuple[int, str]], options: str, code: int, words: str
 ) -> None:
     line = new_key(folder.parents[1] / "key")
@@ -171,7 +171,7 @@ def test_the_rules_of_allowed_signers_hold(
     assert (found[0], words in found[1]) == (code, True), found
 
 
-def test_another_key_name_or_namespace_is_refused(folder: Path, report: Callable[..., tuple[int, str]]) -> None:
+def test_other_key_name_or_namespace_is_refused(folder: Path, report: Callable[..., tuple[int, str]]) -> None:
     site = folder.parents[1]
     report("sign")
     (site / "signers").write_text(f"noc@example.org {new_key(site / 'other')}\n")
@@ -181,7 +181,7 @@ def test_another_key_name_or_namespace_is_refused(folder: Path, report: Callable
     assert report("verify", "--allowed-signers", site / "signers", "--signer", "noc@example.org")[0] == 0
     code, said = report("verify", "--allowed-signers", site / "signers", "--signer", "ceo@example.org")
     assert (code, "has no valid signature of ceo@example.org" in said) == (1, True), said
-    # The same key, but what it signed was meant for something else.
+    # The same key signed this for another namespace.
     text = (folder / "statement.json").read_bytes()
     command = ["ssh-keygen", "-q", "-Y", "sign", "-n", "git", "-f", str(site / "other")]
     done = subprocess.run(command, check=True, input=text, capture_output=True)
@@ -191,7 +191,7 @@ def test_another_key_name_or_namespace_is_refused(folder: Path, report: Callable
 
 
 @pytest.mark.parametrize("content", ["[]", '{"busbar_statement": 2}', '{"busbar_statement": 1}', "no"])
-def test_something_else_that_the_site_signed_is_not_a_statement(
+def test_other_signed_content_is_not_a_statement(
     folder: Path, report: Callable[..., tuple[int, str]], content: str
 ) -> None:
     report("sign")
@@ -204,7 +204,7 @@ def test_something_else_that_the_site_signed_is_not_a_statement(
     assert (code, said.startswith("refused: statement.json: ")) == (1, True), said
 
 
-def test_a_name_that_leads_out_of_the_report_is_refused(folder: Path, report: Callable[..., tuple[int, str]]) -> None:
+def test_path_outside_the_report_is_refused(folder: Path, report: Callable[..., tuple[int, str]]) -> None:
     report("sign")
     (folder / "cluster.out").rename(folder.parent / "cluster.out")
     (folder / "cluster.out").symlink_to(folder.parent / "cluster.out")
@@ -212,7 +212,7 @@ def test_a_name_that_leads_out_of_the_report_is_refused(folder: Path, report: Ca
     assert (code, "refused: cluster.out does not belong to the report" in said) == (1, True), said
 
 
-def test_files_that_cannot_be_signed_or_checked_are_reported(
+def test_files_that_cannot_be_signed_or_verified_are_reported(
     folder: Path, report: Callable[..., tuple[int, str]]
 ) -> None:
     site = folder.parents[1]

@@ -1,4 +1,4 @@
-"""`busbar user`: which source it changes, what it asks of Ansible, and when the inventory is put back."""
+"""Tests of `busbar user`: the source that it changes, its playbook run, and the restoration of the inventory."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ ERIN = {"name": "erin", "number": 20101, "group": "g", "groups": ["g"], "keys": 
 
 
 class Asked:
-    """What Ansible was asked, and what it shall answer."""
+    """The recorded call of Ansible, and its simulated result."""
 
     def __init__(self) -> None:
-        """Answer that all went well."""
+        """Set a successful result."""
         self.playbook = ""
         self.variables: dict[str, Any] = {}
         self.options: list[str] = []
@@ -44,7 +44,7 @@ class Asked:
 
 @pytest.fixture
 def site(tmp_path: Path) -> Path:
-    """A site that declares its users."""
+    """Return a site that declares its users."""
     place = tmp_path / "inventory" / "group_vars" / "all"
     place.mkdir(parents=True)
     (tmp_path / "inventory" / "hosts.yml").write_text(HOSTS)
@@ -54,7 +54,7 @@ def site(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
-    """How Ansible is asked."""
+    """Replace the playbook run; return the recorded call."""
     seen = Asked()
 
     def fake(playbook: Playbook, run: Run, log: Path) -> tuple[int, bool]:
@@ -80,7 +80,7 @@ def text(site: Path) -> str:
     return (site / "inventory" / "group_vars" / "all" / "users.yml").read_text()
 
 
-def test_a_declared_user(site: Path, asked: Asked, capsys: pytest.CaptureFixture[str]) -> None:
+def test_declared_user_is_added(site: Path, asked: Asked, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(site, "add", "erin", "--group", "research", "--account", "ml", "--number", "2010") == 0
     assert capsys.readouterr().out == "add erin with UID 2010\nerin: set the Slurm accounts ml\n"
     assert "  - {name: erin, uid: 2010, group: research, slurm: {account: ml}}\n" in text(site)
@@ -90,14 +90,14 @@ def test_a_declared_user(site: Path, asked: Asked, capsys: pytest.CaptureFixture
     assert asked.variables["user_associations"] == [{"name": "erin", "accounts": ["ml"]}]
     assert "@" in asked.variables["user_by"]
     assert "--check" not in asked.options
-    # What is so already is brought to the hosts nevertheless: an earlier run may have ended half-way.
+    # Unchanged users are applied to the hosts too, because an earlier run may have been incomplete.
     before = text(site)
     assert run(site, "add", "erin") == 0
     assert (text(site), asked.runs) == (before, 2)
     assert capsys.readouterr().out == "nothing to change in the list of users\n"
 
 
-def test_a_rehearsal_changes_nothing_and_shows_no_hash(
+def test_dry_run_changes_nothing_and_shows_no_hash(
     site: Path, asked: Asked, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(site, "lock", "alice", "--dry-run") == 0
@@ -109,7 +109,7 @@ def test_a_rehearsal_changes_nothing_and_shows_no_hash(
     assert len([word for word in asked.options if word.startswith("@")]) == 2
 
 
-def test_what_hosts_refuse_is_taken_back(site: Path, asked: Asked, capsys: pytest.CaptureFixture[str]) -> None:
+def test_inventory_is_restored_if_hosts_refuse(site: Path, asked: Asked, capsys: pytest.CaptureFixture[str]) -> None:
     asked.returned = 2
     asked.failures = [
         Failure("Refuse", "there is job 7", "users", "busbar.cluster.refuse", "failed", refused=True, hosts=["ctl"])
@@ -120,14 +120,14 @@ def test_what_hosts_refuse_is_taken_back(site: Path, asked: Asked, capsys: pytes
     said = capsys.readouterr().err
     assert "there is job 7" in said
     assert "the inventory was restored" in said
-    # Some hosts have changed: then the inventory is what the others shall become.
+    # If some hosts have changed, the inventory keeps the change for the others.
     asked.changed = {"gpu1": 1}
     assert run(site, "remove", "alice") == 2
     assert "state: absent" in text(site)
     assert "run the command again" in capsys.readouterr().err
 
 
-def test_the_directory_of_the_cluster(site: Path, asked: Asked, capsys: pytest.CaptureFixture[str]) -> None:
+def test_users_of_the_directory_of_the_cluster(site: Path, asked: Asked, capsys: pytest.CaptureFixture[str]) -> None:
     asked.custom = {
         "busbar_users": {"people": [ERIN | {"source": "directory"}], "messages": ["add erin with UID 20101"]}
     }
@@ -148,7 +148,7 @@ def test_the_directory_of_the_cluster(site: Path, asked: Asked, capsys: pytest.C
     assert "--check" in asked.options
 
 
-def test_the_list(site: Path, asked: Asked, capsys: pytest.CaptureFixture[str]) -> None:
+def test_users_are_listed(site: Path, asked: Asked, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(site, "list") == 0
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert lines == [
@@ -180,7 +180,7 @@ def test_bad_input(
     assert (asked.runs, text(site)) == (0, USERS)
 
 
-def test_rights_for_a_time_touch_no_file_and_run_alone(
+def test_temporary_root_rights_change_no_file_and_run_only_their_tag(
     site: Path, asked: Asked, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = text(site)
@@ -196,7 +196,7 @@ def test_rights_for_a_time_touch_no_file_and_run_alone(
     assert text(site) == before
 
 
-def test_rights_for_a_time_are_given_to_users_of_any_directory(site: Path, asked: Asked) -> None:
+def test_temporary_root_rights_are_granted_to_users_of_any_source(site: Path, asked: Asked) -> None:
     (site / "inventory/group_vars/all/identity.yml").write_text("identity_source: external\n")
     assert run(site, "elevate", "alice", "--for", "1h", "--reason", "x") == 0
     assert asked.runs == 1

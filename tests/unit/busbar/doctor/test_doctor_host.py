@@ -1,4 +1,4 @@
-"""What `busbar doctor` finds on the provisioning host, and how it is shown."""
+"""Tests of the findings of `busbar doctor` on the provisioning host, and of their output."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def site(tmp_path: Path) -> Path:
-    """A site without a fault but that it was never validated."""
+    """Return a site without faults that was never validated."""
     (tmp_path / "inventory").mkdir()
     (tmp_path / "inventory" / "hosts.yml").write_text("all: {}\n")
     (tmp_path / "secrets").mkdir(mode=0o700)
@@ -35,16 +35,16 @@ def site(tmp_path: Path) -> Path:
 
 
 def found(site: Path) -> list[Finding]:
-    """What is found, but for the validation that is missing."""
+    """Return the findings except the missing validation."""
     sources = [str(site / "inventory")]
     return [each for each in site_findings(site, sources, [site / "secrets"]) if each.key != "validation"]
 
 
-def test_a_site_that_is_well_has_no_finding(site: Path) -> None:
+def test_healthy_site_has_no_findings(site: Path) -> None:
     assert found(site) == []
 
 
-def test_secrets_that_others_reach(site: Path) -> None:
+def test_secrets_accessible_to_others_are_reported(site: Path) -> None:
     (site / "secrets").chmod(0o750)
     (site / "secrets" / "munge.key").chmod(0o644)
     first, second = found(site)
@@ -53,14 +53,14 @@ def test_secrets_that_others_reach(site: Path) -> None:
     assert second.remedy == f"chmod 600 {site / 'secrets' / 'munge.key'}"
 
 
-def test_an_authority_that_this_host_does_not_trust(site: Path) -> None:
+def test_untrusted_authority_is_reported(site: Path) -> None:
     (site / "secrets" / "ssh_ca").write_text("nonsense\n")
     (site / "secrets" / "ssh_ca").chmod(0o600)
     (broken,) = found(site)
     assert broken.key == "ssh_ca"
 
 
-def test_a_run_that_was_killed(site: Path) -> None:
+def test_killed_run_is_reported(site: Path) -> None:
     lock = site / "inventory.lock"
     left = {"host": socket.gethostname(), "user": "me", "pid": 1, "since": time.time() - 7200, "command": "busbar site"}
     lock.write_text(json.dumps(left))
@@ -72,7 +72,7 @@ def test_a_run_that_was_killed(site: Path) -> None:
     assert found(site) == []
 
 
-def test_a_validation_is_missing_or_cannot_be_read(site: Path) -> None:
+def test_missing_unreadable_or_failed_validation_is_reported(site: Path) -> None:
     def said() -> list[str]:
         return [
             each.problem
@@ -90,7 +90,7 @@ def test_a_validation_is_missing_or_cannot_be_read(site: Path) -> None:
     assert said() == ["the last validation (20270101T000000Z) ended with FAIL: gpu2: slow with gpu1 and with gpu3"]
 
 
-def test_programs_and_keys(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_programs_and_keys_are_reported(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(site))
     monkeypatch.setattr(shutil, "which", lambda name: None if name == "podman" else f"/usr/bin/{name}")
     assert [each.key for each in host_findings(site, sandbox=True)] == ["podman"]
@@ -104,7 +104,7 @@ def test_programs_and_keys(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert [each.key for each in host_findings(site, sandbox=False)] == ["ssh key"]
 
 
-def test_names_that_lead_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unresolvable_names_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     def resolve(name: str, _port: int) -> list[object]:
         if name.startswith("10."):
             return []
@@ -124,7 +124,7 @@ def test_names_that_lead_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
     assert inventory.key_files(keys) == ["~/k"]
 
 
-def test_findings_as_text_and_as_data() -> None:
+def test_findings_are_printed_as_text_and_as_data() -> None:
     problems = [make_problem([name], "services", "slurmd does not run", "start it") for name in ("gpu2", "gpu1")]
     findings = [here(WARNING, "disk /", "full\x1b[2J", "make room"), *findings_of(ERROR, problems)]
     assert as_text(findings).splitlines()[:3] == [
@@ -142,8 +142,8 @@ def test_findings_as_text_and_as_data() -> None:
     }
 
 
-def test_what_a_run_of_the_playbook_found(capsys: pytest.CaptureFixture[str]) -> None:
-    import sys  # noqa: PLC0415 - the stream of this very test
+def test_findings_of_the_playbook(capsys: pytest.CaptureFixture[str]) -> None:
+    import sys  # noqa: PLC0415 - the captured stream of this test
 
     run = Run(Display(sys.stderr), lambda _pattern: 1)
     firing = {"labels": {"alertname": "NodeDown", "severity": "critical"}, "annotations": {}, "state": "firing"}
@@ -163,7 +163,7 @@ def test_what_a_run_of_the_playbook_found(capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_advice_on_the_inventory_is_a_warning() -> None:
-    import sys  # noqa: PLC0415 - the stream of this very test
+    import sys  # noqa: PLC0415 - the captured stream of this test
 
     run = Run(Display(sys.stderr), lambda _pattern: 1)
     wrong = make_problem([], "group monitorng", "is not a group of busbar", "rename it")
@@ -172,7 +172,7 @@ def test_advice_on_the_inventory_is_a_warning() -> None:
     assert said == [(ERROR, "group monitorng"), (WARNING, "lmod_openmpi")]
 
 
-def test_variables_of_groups_count_for_their_hosts(site: Path) -> None:
+def test_variables_of_groups_apply_to_their_hosts(site: Path) -> None:
     (site / "inventory" / "hosts.yml").write_text("all: {hosts: {gpu1: {ansible_host: 10.0.0.1}}}\n")
     (site / "inventory" / "group_vars").mkdir()
     (site / "inventory" / "group_vars" / "all.yml").write_text("ansible_ssh_private_key_file: /key\n")
@@ -182,7 +182,7 @@ def test_variables_of_groups_count_for_their_hosts(site: Path) -> None:
 
 
 def declared(site: Path, text: str) -> dict[str, dict[str, object]]:
-    """The variables of an inventory that says where its secrets are."""
+    """Write an inventory with the location of secrets; return its host variables."""
     (site / "inventory" / "hosts.yml").write_text("all: {hosts: {ctl: {}, gpu1: {}}}\n")
     (site / "inventory" / "group_vars").mkdir()
     (site / "inventory" / "group_vars" / "all.yml").write_text(text)
@@ -200,7 +200,7 @@ def test_secrets_are_where_the_site_declares_them(site: Path) -> None:
     assert finding.problem == "is accessible to other users (mode 0755)"
 
 
-def test_a_secrets_directory_that_leads_nowhere_is_left_to_ansible(site: Path) -> None:
+def test_secrets_directory_with_an_undefined_variable_is_left_to_ansible(site: Path) -> None:
     assert inventory.secret_folders(declared(site, 'cluster_secrets_dir: "{{ no_such }}/x"\n'), site) == [
         site / "secrets"
     ]

@@ -1,4 +1,4 @@
-"""The list of a site's secrets: on this host, on others, and what is too open."""
+"""Tests of the list of a site's secrets on this host and on others, and of wrong permissions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def there(**changed: Any) -> dict[str, Any]:  # noqa: ANN401
     return {**told, "since": "2026-02-01T00:00:00Z", "readers": ["munge"], "problem": "", **changed}
 
 
-def test_the_folder_of_the_site(tmp_path: Path) -> None:
+def test_secrets_of_the_sites_folder_are_listed(tmp_path: Path) -> None:
     for name, mode in {"munge.key": 0o600, "ssh_ca_previous": 0o600, "own": 0o640, "known_hosts": 0o644}.items():
         path = tmp_path / name
         path.write_text("secret")
@@ -45,7 +45,7 @@ def test_every_secret_that_a_command_writes_has_a_meaning(tmp_path: Path) -> Non
     assert "not a secret of busbar" not in {each.meaning for each in local_secrets(tmp_path)}
 
 
-def test_hosts_that_are_alike_are_reported_once() -> None:
+def test_equal_hosts_are_reported_once() -> None:
     answers = {
         "ctl": [there()],
         "gpu1": [there(since="2026-01-01T00:00:00Z")],
@@ -66,10 +66,10 @@ def test_hosts_that_are_alike_are_reported_once() -> None:
     ]
 
 
-def test_each_place_is_one_that_a_role_writes_and_each_secret_has_one() -> None:
+def test_each_listed_path_is_written_by_a_role_and_each_secret_has_one() -> None:
     places = yaml.safe_load((TOP / "playbooks/vars/secrets_audit.yml").read_text())["__secrets_audit_places"]
     known = yaml.safe_load((TOP / "roles/preflight/vars/main.yml").read_text())["__preflight_secrets_known"]
-    # The salt is in the hash.
+    # The salt is part of the hash.
     assert known.keys() - places.keys() == {"monitoring.salt"}
     roles = "".join(path.read_text() for path in TOP.glob("roles/*/[tdv]*/*.yml"))
     written = roles + (TOP / "plugins/modules/tls_host_key.py").read_text() + "/etc/munge/munge.key.next"

@@ -1,4 +1,4 @@
-"""Validations that go on by themselves."""
+"""Tests of detached validations."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 PROGRAM = "import sys; from busbar.cli import main; sys.exit(main(sys.argv[1:]))"
-# A validation of no hosts whose only play lasts as long as a file is there.
+# A validation of no hosts whose only play runs until a file exists.
 PLAY = """
 - hosts: localhost
   connection: local
@@ -50,7 +50,7 @@ def site(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_it_goes_on_without_who_started_it_and_its_code_is_picked_up(site: Path) -> None:
+def test_detached_run_outlives_its_parent_and_keeps_its_exit_code(site: Path) -> None:
     words = ["provision", str(site / "play.yml"), "-i", str(site / "inventory")]
     program = (
         "import sys, pathlib, busbar.run.detached as d; "
@@ -70,7 +70,7 @@ def test_it_goes_on_without_who_started_it_and_its_code_is_picked_up(site: Path)
     assert run.folder.stat().st_mode & 0o077 == 0
 
 
-def test_a_killed_one_is_inconclusive(site: Path) -> None:
+def test_killed_run_is_inconclusive(site: Path) -> None:
     run = detach(site_runs_folder(site), ["provision", str(site / "play.yml"), "-i", str(site / "inventory")])
     os.kill(int(run.process), signal.SIGKILL)
     done = wait(site)
@@ -78,9 +78,7 @@ def test_a_killed_one_is_inconclusive(site: Path) -> None:
     assert (done.returncode, "was killed before it finished" in done.stderr) == (3, True), done.stdout + done.stderr
 
 
-def test_a_forked_process_that_fails_leaves_no_exit_code_of_the_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_failed_forked_process_leaves_no_exit_code_of_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen = []
 
     def forks(_words: list[str]) -> int:
@@ -102,7 +100,7 @@ def test_a_forked_process_that_fails_leaves_no_exit_code_of_the_run(
     assert (tmp_path / "exit_code").read_text() == "0\n"
 
 
-def test_bad_usage_of_the_command_is_its_exit_code(site: Path) -> None:
+def test_bad_usage_of_the_command_is_kept_as_exit_code(site: Path) -> None:
     run = detach(site_runs_folder(site), ["validate", "-i", str(site / "nothing")])
     until = time.monotonic() + 60
     while run.runs and time.monotonic() < until:
@@ -111,7 +109,7 @@ def test_bad_usage_of_the_command_is_its_exit_code(site: Path) -> None:
     assert "not found" in run.output.read_text(encoding="utf-8")
 
 
-def test_the_next_way_is_taken_where_one_does_not_work(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_next_command_prefix_is_used_if_one_fails(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(detached, "_command_prefixes", lambda _name: [["false"], []])
     assert detach(site_runs_folder(site), ["report", "list", "-i", str(site / "nothing")]).process
     monkeypatch.setattr(detached, "_command_prefixes", lambda _name: [["false"]])
@@ -119,7 +117,7 @@ def test_the_next_way_is_taken_where_one_does_not_work(site: Path, monkeypatch: 
         detach(site_runs_folder(site), ["report", "list"])
 
 
-def test_none_and_several_are_reported(site: Path) -> None:
+def test_no_match_and_several_matches_are_reported(site: Path) -> None:
     with pytest.raises(UsageError, match="0 detached validations match '' in "):
         find(site_runs_folder(site))
     for name in ("20261122T210000", "20261122T220000"):
@@ -147,7 +145,7 @@ def test_a_password_prompt_is_refused(site: Path, capsys: pytest.CaptureFixture[
         (False, False, None),
     ],
 )
-def test_what_keeps_it_alive(
+def test_command_prefix_depends_on_root_and_lingering(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, expected: list[str] | None, *, root: bool, lingers: bool
 ) -> None:
     monkeypatch.undo()
@@ -157,12 +155,14 @@ def test_what_keeps_it_alive(
     monkeypatch.setattr(os, "geteuid", lambda: 0 if root else 1000)
     if lingers:
         (tmp_path / "bob").touch()
-    ways = detached._command_prefixes("x")  # noqa: SLF001 - what is tested
+    ways = detached._command_prefixes("x")  # noqa: SLF001 - the tested function
     assert ways[-1] == []
     assert (ways[0][:2] if len(ways) > 1 else None) == expected
 
 
-def test_a_run_without_a_site_is_kept_in_the_user_s_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_run_without_a_site_is_kept_in_the_users_state_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("XDG_STATE_HOME", "relative")
     assert user_runs_folder() == tmp_path / ".local/state/busbar/detached"

@@ -1,4 +1,4 @@
-"""What a terminal shows while a playbook runs."""
+"""Tests of the terminal display during a playbook run."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ def start(name: str) -> dict[str, Any]:
 
 
 class Terminal(io.StringIO):
-    """A stream that says it is a terminal."""
+    """A stream that reports to be a terminal."""
 
     def isatty(self) -> bool:
-        """Return that it is one."""
+        """Return True."""
         return True
 
 
-def test_hosts_are_counted_below_and_what_changed_or_failed_stays_above(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_status_line_counts_hosts_and_changed_or_failed_tasks_remain(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "100")
     monkeypatch.delenv("NO_COLOR", raising=False)
@@ -52,7 +52,7 @@ def test_hosts_are_counted_below_and_what_changed_or_failed_stays_above(monkeypa
         for event in events:
             run.handle(event)
     assert "\x1b[31m   1.0 s  slurm : Start [slurmd]  failed=1\x1b[0m\n" in terminal.getvalue()
-    # Each status line is replaced by what follows.
+    # The next line overwrites each status line.
     lines = [line.split("\r")[-1] for line in terminal.getvalue().split("\n")]
     kept = [re.sub(r"\x1b\[[0-9;]*[a-zA-Z]", "", line) for line in lines]
     assert kept == [

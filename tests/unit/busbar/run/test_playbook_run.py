@@ -1,4 +1,4 @@
-"""A real playbook on this machine, through the command line."""
+"""Tests of real playbooks on this machine, run by the command line."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.slow
 
-SECRET = "correct-horse-battery"  # noqa: S105 - what the test looks for
+SECRET = "correct-horse-battery"  # noqa: S105 - the test searches for it
 
 PLAYBOOK = """
 - name: Try
@@ -55,7 +55,7 @@ TOP = Path(__file__).resolve().parents[4]
 
 @pytest.fixture
 def site(tmp_path: Path) -> Iterator[Path]:
-    """A site of three hosts that are all this machine."""
+    """Yield a site of three hosts that are all this machine."""
     (tmp_path / "inventory").mkdir()
     variables = f"{{word: {SECRET}, ansible_connection: local, ansible_python_interpreter: {sys.executable}}}"
     (tmp_path / "inventory" / "hosts.yml").write_text(f"all: {{hosts: {{'node[1:3]': }}, vars: {variables}}}\n")
@@ -71,7 +71,7 @@ def command(site: Path, *options: str) -> list[str]:
 
 def environment(site: Path) -> dict[str, str]:
     paths = os.pathsep.join([str(TOP / "scripts"), str(TOP / ".collections")])
-    # Without the callback preload, which imports all plugins; a run takes a third of the processor time.
+    # Without the callback preload, which imports all plugins, a run takes a third of the CPU time.
     callbacks = "busbar.cluster.run_guard"
     return {**os.environ, "PYTHONPATH": paths, "TMPDIR": str(site), "ANSIBLE_CALLBACKS_ENABLED": callbacks}
 
@@ -89,14 +89,14 @@ def go(site: Path, *options: str) -> subprocess.CompletedProcess[str]:
 
 
 def wait_for_the_slow_task(site: Path) -> None:
-    """Wait until the playbook that does not end is in its task."""
+    """Wait until the playbook is in its task that does not end."""
     deadline = time.monotonic() + 120
     while not any("TASK [Sleep]" in log.read_text() for log in site.glob("logs/*")):
         assert time.monotonic() < deadline
         time.sleep(0.2)
 
 
-def test_a_run_from_another_directory(site: Path) -> None:
+def test_run_from_another_directory(site: Path) -> None:
     done = go(site, "play.yml")
     lines = done.stdout.splitlines()
     assert done.returncode == 1, done.stderr
@@ -112,7 +112,7 @@ def test_a_run_from_another_directory(site: Path) -> None:
     assert not list(site.glob("busbar-*"))
 
 
-def test_an_interrupt_ends_the_playbook(site: Path) -> None:
+def test_interrupt_ends_the_playbook(site: Path) -> None:
     with subprocess.Popen(
         command(site, "slow.yml", "--limit", "node1"),
         cwd=site,
@@ -134,14 +134,14 @@ def test_an_interrupt_ends_the_playbook(site: Path) -> None:
         ("all: {}", "has no host in its groups"),
     ],
 )
-def test_an_inventory_that_is_broken_or_empty_is_bad_input(site: Path, hosts: str, words: str) -> None:
+def test_invalid_or_empty_inventory_is_bad_input(site: Path, hosts: str, words: str) -> None:
     (site / "inventory" / "hosts.yml").write_text(hosts)
     done = go(site, "play.yml")
     assert done.returncode == 2, done.stdout + done.stderr
     assert words in done.stdout + done.stderr
 
 
-def test_variables_that_are_no_yaml_are_named_with_file_and_line_and_not_quoted(site: Path) -> None:
+def test_invalid_yaml_is_reported_with_file_and_line_but_not_quoted(site: Path) -> None:
     broken = site / "inventory" / "group_vars" / "all" / "site.yml"
     broken.parent.mkdir(parents=True)
     broken.write_text(f"munge_key: {SECRET}\nusers_accounts:\n  - {{name: alice, uid: 2001\nslurm_x: 1\n")
@@ -173,7 +173,7 @@ CHANGES = f"""
 """
 
 
-def test_diffs_are_shown_when_asked_for_and_secrets_are_not(site: Path) -> None:
+def test_diffs_are_shown_on_request_without_secrets(site: Path) -> None:
     (site / "changes.yml").write_text(CHANGES)
     given = ("changes.yml", "-e", f"place={site}", "--check")
     without, shown = go(site, *given), go(site, *given, "--diff", "-v")
@@ -198,7 +198,7 @@ HOSTILE = r"""
 """
 
 
-def test_text_of_a_node_commands_no_terminal_and_forges_no_verdict(site: Path) -> None:
+def test_text_of_a_node_cannot_control_the_terminal_or_forge_a_verdict(site: Path) -> None:
     (site / "hostile.yml").write_text(HOSTILE)
     done = go(site, "hostile.yml")
     assert done.returncode == 1
@@ -210,7 +210,7 @@ def test_text_of_a_node_commands_no_terminal_and_forges_no_verdict(site: Path) -
     assert not [line for line in done.stdout.splitlines() if line.startswith("Verdict")]
 
 
-def test_a_log_on_a_full_disk_breaks_nothing_off(site: Path) -> None:
+def test_full_disk_of_the_log_does_not_abort_the_run(site: Path) -> None:
     (site / "changes.yml").write_text(CHANGES)
     playbook = Playbook(site / "changes.yml", [str(site / "inventory")], ["-e", f"place={site}"])
     run = Run(Display(io.StringIO()), lambda _: 1)
@@ -220,8 +220,8 @@ def test_a_log_on_a_full_disk_breaks_nothing_off(site: Path) -> None:
     assert (site / "shown").read_text() == "new line\n"
 
 
-def test_one_run_at_a_time_works_on_an_inventory(site: Path) -> None:
-    """A second one is told of the first; a rehearsal need not wait, and a killed run holds nobody up."""
+def test_inventory_is_locked_during_a_run(site: Path) -> None:
+    """A second run reports the first; a run with --check ignores the lock, and the lock of a killed run is ignored."""
     lock = site / "inventory.lock"
     with subprocess.Popen(
         command(site, "slow.yml", "--limit", "node1"), cwd=site, env=environment(site), stdout=subprocess.DEVNULL
@@ -249,16 +249,14 @@ def test_one_run_at_a_time_works_on_an_inventory(site: Path) -> None:
         finally:
             os.kill(holder["pid"], signal.SIGKILL)
             first.wait(30)
-    # A task that was under way goes on, in a process of its own.
+    # The current task continues in a process of its own.
     assert json.loads(lock.read_text()) == holder
     after = go(site, "play.yml", "--limit", "node3")
     assert "Change something  changed=1" in after.stdout
     assert lock.read_text() == ""
 
 
-def test_variables_beside_the_present_folder_are_not_those_of_the_inventory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_group_vars_of_the_working_directory_are_ignored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for place, number in (("here", 1), ("site/inventory", 2)):
         folder = tmp_path / place / "group_vars" / "all"
         folder.mkdir(parents=True)

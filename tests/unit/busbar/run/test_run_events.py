@@ -1,4 +1,4 @@
-"""What a run has done, told from events."""
+"""Tests of the summary of a run, built from events."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ RECAP = "PLAY RECAP ***\r\nctl : ok=1 changed=1 failed=0\r\n"
 
 
 class Clock:
-    """A clock that goes one second further each time it is read."""
+    """A clock that advances by one second at each reading."""
 
     now = 0.0
 
@@ -83,7 +83,7 @@ def test_long_output_refers_to_the_log() -> None:
     assert lines[-1] == "          gpu1: 19"
 
 
-def test_a_message_cannot_break_out_of_its_place() -> None:
+def test_message_cannot_start_a_line() -> None:
     forged = {"msg": ["a\nVerdict: PASS", "b\rVerdict: PASS", "c\u2028Verdict: PASS", "\x1b[31mred\x1b[0m"]}
     said = result("runner_on_ok", "gpu1", forged, resolved_action="ansible.builtin.debug")
     run, lines = follow(start("Say\nVerdict: PASS"), said, result("runner_on_failed", "g\n1", forged), stats())
@@ -95,7 +95,7 @@ def test_a_message_cannot_break_out_of_its_place() -> None:
     assert "\n".join(summary(alone)).splitlines()[1:3] == ["[ERROR]: no", "    Verdict: PASS"]
 
 
-def test_a_task_that_all_hosts_skip_is_shown_on_demand_only() -> None:
+def test_task_skipped_by_all_hosts_is_shown_only_on_demand() -> None:
     events = [start("Never"), result("runner_on_skipped", "gpu1"), start("Partly"), result("runner_on_skipped", "gpu1")]
     events += [result("runner_on_ok", "gpu2"), stats()]
     assert follow(*events)[1] == ["   1.0 s  slurm : Partly  ok=1 skipped=1"]
@@ -126,17 +126,17 @@ def test_equal_diffs_are_shown_once_with_their_hosts() -> None:
     ]
 
 
-def test_a_task_without_a_host_does_not_count() -> None:
+def test_task_without_hosts_is_not_counted() -> None:
     run, lines = follow(start("Flush"), start("Flush"), stats())
     assert (run.tasks, lines) == (0, [])
 
 
-def test_a_change_that_is_kept_from_the_log_is_a_change() -> None:
+def test_change_with_no_log_is_counted() -> None:
     hidden = result("runner_on_ok", "ctl", {"censored": "hidden"}) | {"stdout": "changed: [ctl]"}
     assert follow(start(), hidden, stats())[1] == ["   1.0 s  slurm : Install  changed=1"]
 
 
-def test_equal_failures_are_one_with_all_hosts() -> None:
+def test_equal_failures_are_merged_with_all_hosts() -> None:
     events = [result("runner_on_failed", f"gpu{number}", {"msg": "disk full"}) for number in (1, 2, 3)]
     run, _ = follow(start(), *events, result("runner_on_unreachable", "gpu4", {"msg": "timed out"}))
     assert [(found.kind, found.message, found.hosts) for found in run.failures] == [
@@ -156,12 +156,12 @@ def test_equal_failures_are_one_with_all_hosts() -> None:
         ("disk full", 0),
     ],
 )
-def test_a_sudo_password_that_is_missing_has_its_remedy_in_any_command(message: str, remedies: int) -> None:
+def test_missing_sudo_password_is_reported_with_the_remedy(message: str, remedies: int) -> None:
     run, _ = follow(start(), result("runner_on_failed", "gpu1", {"msg": message}))
     assert sum("-K (--ask-become-pass)" in line for line in summary(run)) == remedies
 
 
-def test_a_failure_that_was_recovered_from_does_not_count() -> None:
+def test_rescued_failure_is_not_counted() -> None:
     failed = result("runner_on_failed", "gpu1", {"msg": "x"})
     assert follow(start(), failed, stats(failures={}, dark={}))[0].failures == []
     assert len(follow(start(), failed, stats(failures={"gpu1": 1}))[0].failures) == 1
@@ -172,15 +172,15 @@ def test_errors_without_a_task_are_reported() -> None:
     assert "[ERROR]: no such playbook" in summary(run)
 
 
-def test_output_before_the_first_task_counts_only_when_none_runs() -> None:
+def test_output_before_the_first_task_is_shown_only_if_no_task_runs() -> None:
     said = {"event": "verbose", "stdout": "no hosts matched"}
     assert "no hosts matched" in summary(follow(said)[0])
     assert "no hosts matched" not in summary(follow(said, start(), result("runner_on_ok", "ctl"), stats())[0])
 
 
 @pytest.mark.parametrize("flag", [{"failed": True}, {}], ids=["2.19", "2.21"])
-def test_a_loop_whose_failed_items_are_refusals_is_one(flag: dict[str, Any]) -> None:
-    """From 2.21 on the items in the result of the loop do not say that they failed."""
+def test_loop_with_refused_items_is_a_refusal(flag: dict[str, Any]) -> None:
+    """Since 2.21, items in the result of a loop lack the flag `failed`."""
     passed, refused = {"item": 1, "changed": False}, {"item": 2, "msg": "gpu1: a: 2", "busbar_refused": True}
     whole = {"msg": "One or more items failed", "results": [passed, refused | flag]}
     run, _ = follow(
@@ -228,7 +228,7 @@ def test_duration(seconds: float, expected: str) -> None:
         "VALIDATION stage cluster: 1 test(s) on gpu[1-4], at most 600 s; 7199 s left",
     ],
 )
-def test_progress_is_reported_at_once_and_not_when_the_task_ends(line: str) -> None:
+def test_progress_is_reported_immediately(line: str) -> None:
     stream = io.StringIO()
     run = Run(Display(stream), lambda _: 3, Clock())
     run.handle(start())
@@ -237,7 +237,7 @@ def test_progress_is_reported_at_once_and_not_when_the_task_ends(line: str) -> N
     assert run.prelude == []
 
 
-def test_a_long_list_of_wrong_input_is_reported_in_full() -> None:
+def test_long_list_of_wrong_input_is_reported_in_full() -> None:
     lines = "\n".join(f"gpu{number}: option: is wrong" for number in range(400))
     assert failure_message({"failed": True, "msg": lines, "busbar_refused": True}) == lines
     shortened = failure_message({"failed": True, "msg": lines})

@@ -1,4 +1,4 @@
-"""Timers (`busbar ssh timer`, `busbar validate --schedule`): the units, and what systemd is told."""
+"""Tests of timers (`busbar ssh timer`, `busbar validate --schedule`): their units and the calls of systemctl."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ HOSTS = "slurm_controller: {hosts: {ctl: }}\nslurm_compute: {hosts: {gpu1: }}\n"
 
 @pytest.fixture
 def systemd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Stand-ins for systemctl and loginctl that note how they were called; returns their note."""
+    """Write stand-ins for systemctl and loginctl that log their calls; return the log."""
     (tmp_path / "bin").mkdir()
     for program in ("systemctl", "loginctl"):
         path = tmp_path / "bin" / program
@@ -34,9 +34,7 @@ def systemd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "called"
 
 
-def test_the_timer_is_installed_once_and_removed(
-    tmp_path: Path, systemd: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_timer_is_installed_once_and_removed(tmp_path: Path, systemd: Path, capsys: pytest.CaptureFixture[str]) -> None:
     inventory = tmp_path / "my 100% site"
     inventory.mkdir()
     name = Timer(inventory, *RENEW).name
@@ -54,7 +52,7 @@ def test_the_timer_is_installed_once_and_removed(
 
 
 @pytest.mark.usefixtures("systemd")
-def test_another_user_has_a_timer_that_needs_lingering(
+def test_timer_of_another_user_needs_lingering(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("os.geteuid", lambda: 1000)
@@ -66,7 +64,9 @@ def test_another_user_has_a_timer_that_needs_lingering(
 
 
 @pytest.mark.usefixtures("systemd")
-def test_impossible_values_are_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_inventory_and_failed_systemctl_are_reported(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert cli.main(["ssh", "timer", "-i", str(tmp_path / "gone")]) == 2
     assert "no such file or folder" in capsys.readouterr().err
     (tmp_path / "refuse").touch()
@@ -75,7 +75,7 @@ def test_impossible_values_are_reported(tmp_path: Path, capsys: pytest.CaptureFi
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed here")
-def test_systemd_understands_the_units(tmp_path: Path) -> None:
+def test_units_are_valid_for_systemd(tmp_path: Path) -> None:
     timer = Timer(tmp_path / "my 100% site", *RENEW, "Mon 04:00")
     for path, text in timer.units.items():
         (tmp_path / path.name).write_text(text)
@@ -86,7 +86,7 @@ def test_systemd_understands_the_units(tmp_path: Path) -> None:
 
 
 def site(folder: Path, **variables: str) -> list[str]:
-    """Write an inventory; returns the words of the command on it."""
+    """Write an inventory; return the words of the command for it."""
     (folder / "hosts.yml").write_text(HOSTS, encoding="utf-8")
     (folder / "group_vars").mkdir()
     lines = [f"{name}: {value}" for name, value in variables.items()] or ["{}"]
@@ -94,7 +94,7 @@ def site(folder: Path, **variables: str) -> list[str]:
     return ["validate", "-i", str(folder / "hosts.yml")]
 
 
-def test_idle_nodes_are_tested_on_a_calendar(tmp_path: Path, systemd: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_idle_nodes_are_tested_on_a_schedule(tmp_path: Path, systemd: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = site(tmp_path, slurm_checks_partition="checks")
     assert cli.main([*words, "--schedule", "Sat 03:00", "-e", "validation_stages=node"]) == 0
     said = capsys.readouterr().out
@@ -127,7 +127,7 @@ def test_idle_nodes_are_tested_on_a_calendar(tmp_path: Path, systemd: Path, caps
         (["-i", "gpu1,gpu2"], "needs exactly one inventory file or folder"),
     ],
 )
-def test_a_schedule_that_would_disturb_or_ask_is_refused(
+def test_schedule_without_low_priority_or_with_a_prompt_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], said: str
 ) -> None:
     assert cli.main([*site(tmp_path), "--schedule", "weekly", *words]) == 2
@@ -136,5 +136,5 @@ def test_a_schedule_that_would_disturb_or_ask_is_refused(
 
 
 @pytest.mark.usefixtures("systemd")
-def test_a_site_may_name_a_queue_of_its_own_that_gives_way(tmp_path: Path) -> None:
+def test_site_may_set_its_own_low_priority_qos(tmp_path: Path) -> None:
     assert cli.main([*site(tmp_path), "--schedule", "weekly", "-e", "validation_qos=low"]) == 0

@@ -1,4 +1,4 @@
-"""The tree that the nodes of a sandbox share: who may enter it, and what its removal never empties."""
+"""Tests of the shared tree of a sandbox: its permissions, and mounts that survive its removal."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
-def test_all_users_of_the_nodes_write_and_those_of_this_machine_stay_out(
+def test_users_of_nodes_can_write_and_users_of_this_machine_cannot_enter(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(state, "sandbox_root", lambda: tmp_path)
@@ -40,13 +40,13 @@ def test_all_users_of_the_nodes_write_and_those_of_this_machine_stay_out(
 
 
 @pytest.mark.parametrize("below", ["", "/storage/shared", "/storage/shared/my\\040data"])
-def test_a_mount_below_it_is_not_emptied(tmp_path: Path, below: str) -> None:
+def test_mount_below_the_tree_is_not_emptied(tmp_path: Path, below: str) -> None:
     table = f"{LINE.format('/')}\n{LINE.format(f'{tmp_path}/demo{below}')}\n"
     with pytest.raises(UsageError, match="unmount it first") as caught:
         refuse_mounts(tmp_path / "demo", table)
     assert below.replace("\\040", " ") in str(caught.value)
 
 
-def test_mounts_elsewhere_do_not_matter(tmp_path: Path) -> None:
+def test_other_mounts_are_ignored(tmp_path: Path) -> None:
     refuse_mounts(tmp_path / "demo", f"{LINE.format('/')}\n{LINE.format(f'{tmp_path}/demonstration')}\n")
     refuse_mounts(tmp_path / "demo")

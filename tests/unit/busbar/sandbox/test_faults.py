@@ -1,4 +1,4 @@
-"""The words of a fault."""
+"""Tests of the arguments of faults."""
 
 from __future__ import annotations
 

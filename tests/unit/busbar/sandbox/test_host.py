@@ -1,4 +1,4 @@
-"""What the sandbox asks of its host."""
+"""Tests of the requirements of the sandbox on its host."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from busbar.sandbox import host
         ("v2", {"runc"}, "runc"),
     ],
 )
-def test_runtime_follows_the_cgroups_of_the_host(
+def test_runtime_depends_on_the_cgroups_of_the_host(
     tmp_path: Path,
     cgroup: str,
     installed: set[str],
@@ -32,7 +32,7 @@ def test_runtime_follows_the_cgroups_of_the_host(
 
 
 @pytest.mark.parametrize(("cgroup", "installed"), [("v1", "crun"), ("v1", ""), ("v2", "")])
-def test_missing_runtime_is_named(tmp_path: Path, cgroup: str, installed: str) -> None:
+def test_missing_runtime_is_reported(tmp_path: Path, cgroup: str, installed: str) -> None:
     if cgroup == "v2":
         (tmp_path / "cgroup.controllers").touch()
     with pytest.raises(UsageError, match="apt-get install runc"):
@@ -55,7 +55,7 @@ def test_limits_stay_within_the_hosts(
     assert host.ulimits() == options
 
 
-def test_missing_tools_are_named_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_tools_are_reported_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.geteuid", lambda: 0)
     monkeypatch.setattr("shutil.which", lambda *_, **__: None)
     with pytest.raises(UsageError, match=r"iproute2 iptables mmdebstrap .*podman.*scripts/setup --sandbox"):
@@ -73,14 +73,14 @@ def test_failed_program_shows_its_last_line() -> None:
         host.run("sh", "-c", "echo first >&2; echo the reason >&2; exit 3")
 
 
-def test_nodes_that_could_not_boot_are_refused_with_the_setting() -> None:
+def test_too_few_inotify_instances_are_refused_with_the_sysctl_key() -> None:
     left = iter([*(os.open(os.devnull, os.O_RDONLY) for _ in range(7)), -1])
     with pytest.raises(UsageError, match=r"2 more nodes need 12 .* only 7 .*sysctl -w fs.inotify.max_user_instances="):
         host.check_watchers(2, lambda: next(left))
     assert list(left) == []
 
 
-def test_watchers_are_given_back() -> None:
+def test_inotify_instances_of_the_check_are_closed() -> None:
     before = len(list(Path("/proc/self/fd").iterdir()))
     host.check_watchers(1)
     assert len(list(Path("/proc/self/fd").iterdir())) == before

@@ -1,4 +1,4 @@
-"""The inventory that a sandbox writes is one that plain Ansible reads."""
+"""Tests of the inventory of a sandbox, which plain Ansible reads."""
 
 from __future__ import annotations
 
@@ -40,22 +40,22 @@ def test_ansible_reads_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         (4, {"count": 4, "device_files": "/dev/nvidia[0-3]"}),
     ],
 )
-def test_profile_follows_the_number_of_simulated_gpus(gpus: int, gpu: dict[str, Any] | None) -> None:
+def test_profile_depends_on_the_number_of_simulated_gpus(gpus: int, gpu: dict[str, Any] | None) -> None:
     variables = site_variables(Sandbox("demo", gpus=gpus, subnet="10.209.7"), "key")
     assert variables["hardware_profiles_extra"]["sandbox_gpu"]["gpu"] == gpu
 
 
-def test_the_shared_tree_is_declared_as_what_it_is() -> None:
+def test_shared_tree_is_declared_as_a_bind_mount() -> None:
     variables = site_variables(Sandbox("demo", subnet="10.209.7"), "key")
     assert (variables["storage_backend"], variables["users_home_base"]) == ("bind", "/shared/home")
     assert {"nfs_server", "nfs_client"} <= hosts(Sandbox("demo", subnet="10.209.7"))["all"]["children"].keys()
 
 
-def test_two_controllers_share_a_state_that_nodes_do_not_see() -> None:
+def test_two_controllers_share_a_state_hidden_from_nodes() -> None:
     two = Sandbox("demo", controllers=2, subnet="10.209.7")
     groups = hosts(two)["all"]["children"]
     assert list(groups["slurm_controller"]["hosts"]) == ["ctl", "ctl2"]
-    # With the database on the primary its backup would answer nobody.
+    # On the primary, the database would be unreachable for the backup controller after a failover.
     assert list(groups["slurm_database"]["hosts"]) == ["login", "ctl2"]
     variables = site_variables(two, "key")
     assert (variables["slurm_state_directory"], variables["slurm_state_shared"]) == ("/state/slurmctld", True)
@@ -65,14 +65,14 @@ def test_two_controllers_share_a_state_that_nodes_do_not_see() -> None:
 
 @pytest.fixture
 def demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Sandbox:
-    """A sandbox whose inventory has been written once."""
+    """Return a sandbox whose inventory was written once."""
     monkeypatch.setattr(state, "sandbox_root", lambda: tmp_path)
     sandbox = Sandbox("demo", subnet="10.209.7")
     write_inventory(sandbox, "key")
     return sandbox
 
 
-def test_what_the_user_put_there_stays(demo: Sandbox) -> None:
+def test_files_of_the_user_are_kept(demo: Sandbox) -> None:
     folder = demo.path / "inventory"
     own = [folder / name for name in ("host_vars/gpu1.yml", "group_vars/sandbox_gpu.yml", "group_vars/all/zz_site.yml")]
     own.append(folder / "more_hosts.yml")
@@ -89,7 +89,7 @@ def test_what_the_user_put_there_stays(demo: Sandbox) -> None:
 
 
 @pytest.mark.parametrize("name", ["hosts.yml", "group_vars/all/zz_sandbox.yml"])
-def test_text_that_the_user_changed_is_kept_beside_and_not_read(demo: Sandbox, name: str) -> None:
+def test_changed_files_are_kept_as_a_copy_that_ansible_ignores(demo: Sandbox, name: str) -> None:
     path = demo.path / "inventory" / name
     written = path.read_text()
     for number in (1, 2):
@@ -108,7 +108,7 @@ def test_text_that_the_user_changed_is_kept_beside_and_not_read(demo: Sandbox, n
     assert "mine_" not in listed.stdout
 
 
-def test_the_named_file_overrides_the_variables_of_the_sandbox(demo: Sandbox) -> None:
+def test_named_file_overrides_the_variables_of_the_sandbox(demo: Sandbox) -> None:
     variables = demo.path / "inventory/group_vars/all"
     (name,) = re.findall(r"group_vars/all/(\w+\.yml)", (variables / "zz_sandbox.yml").read_text())
     (variables / name).write_text("cluster_name: mine\n")

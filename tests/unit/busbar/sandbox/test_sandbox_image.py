@@ -1,4 +1,4 @@
-"""Which images a sandbox may start from, and what is refused before podman is asked."""
+"""Tests of the images of a sandbox, and of requests that are refused before podman is called."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from busbar.sandbox.state import DISTRIBUTIONS, IMAGES
     ("wrong", "nearest"), [("ubuntu2405", "ubuntu2404"), ("rocky-9", "rocky9"), ("Debian13", "debian13")]
 )
 @pytest.mark.parametrize("by_option", [True, False])
-def test_an_unknown_distribution_is_refused_with_the_nearest(
+def test_unknown_distribution_is_refused_with_a_suggestion(
     wrong: str, nearest: str, *, by_option: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("BUSBAR_DISTRIBUTION", "" if by_option else wrong)
@@ -47,6 +47,6 @@ def test_every_distribution_has_one_source() -> None:
     assert all(re.fullmatch(r"docker\.io/\w+/\w+:[\d.]+", reference) for reference in IMAGES.values())
 
 
-def test_both_recipes_of_debian_install_the_same() -> None:
+def test_both_recipes_of_debian_install_the_same_packages() -> None:
     text = image.CONTAINERFILES["apt-get"].read_text(encoding="utf-8")
     assert " ".join(image.PACKAGES) in text

@@ -1,4 +1,4 @@
-"""`--name` names a sandbox for every command, wherever it stands."""
+"""`--name` selects a sandbox in every command and position."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ if TYPE_CHECKING:
 
 
 class Asked(Exception):  # noqa: N818 - it is no error
-    """Carries the name that a command asked for."""
+    """The name that a command requested."""
 
 
 def ask(name: str | None = None) -> Any:  # noqa: ANN401 - it never returns
-    """Stand in for what reads a sandbox's state."""
+    """Raise the requested name instead of reading the sandbox's state."""
     raise Asked(name)
 
 
 @pytest.fixture(autouse=True)
 def no_sandbox(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let every command stop where it wants to know the sandbox."""
+    """Stop every command where it loads the sandbox."""
     monkeypatch.setattr(sandbox, "load", ask)
     monkeypatch.setattr(site_module, "inventory_of", ask)
     monkeypatch.setattr(report_selection, "inventory_of", ask)
@@ -64,13 +64,13 @@ def no_sandbox(monkeypatch: pytest.MonkeyPatch) -> None:
         "ssh bootstrap --key key.pub --name adv",
     ],
 )
-def test_one_meaning_in_every_place(line: str) -> None:
+def test_name_selects_the_sandbox_in_every_position(line: str) -> None:
     with pytest.raises(Asked, match=r"^adv$"):
         cli.main(line.split())
 
 
 @pytest.mark.parametrize("line", ["provision --sandbox", "report list --sandbox", "sandbox status"])
-def test_without_a_name_it_is_that_of_the_checkout(line: str) -> None:
+def test_default_name_is_that_of_the_checkout(line: str) -> None:
     with pytest.raises(Asked, match=r"^None$"):
         cli.main(line.split())
 
@@ -81,14 +81,14 @@ def test_a_missing_name_is_bad_usage(line: str, capsys: pytest.CaptureFixture[st
     assert "--name requires the name of a sandbox" in capsys.readouterr().err
 
 
-def test_what_follows_the_dashes_is_the_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_words_after_the_dashes_are_the_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     class State:
-        """A sandbox that knows its containers."""
+        """A sandbox with containers."""
 
         path = tmp_path
 
         def container(self, node: str) -> str:
-            """The name of a node's container."""
+            """Return the name of a node's container."""
             return f"box-{node}"
 
     called: list[list[str]] = []

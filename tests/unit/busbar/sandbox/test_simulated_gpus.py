@@ -1,4 +1,4 @@
-"""The simulated nvidia-smi keeps what is set, refuses what the card refuses, and forgets what a card forgets."""
+"""The simulated nvidia-smi saves settings, refuses what a real card refuses, and loses settings at a reset or boot."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_settings_are_kept_until_a_boot(smi: SimulatedGpus) -> None:
         (["--fan", "3"], "does not know --fan; the GPUs are simulated"),
     ],
 )
-def test_what_the_card_refuses_is_refused_and_changes_nothing(smi: SimulatedGpus, words: list[str], said: str) -> None:
+def test_invalid_settings_are_refused_and_change_nothing(smi: SimulatedGpus, words: list[str], said: str) -> None:
     before = smi(["-q", "-x"])
     status, text = smi(words)
     assert status
@@ -59,7 +59,7 @@ def test_what_the_card_refuses_is_refused_and_changes_nothing(smi: SimulatedGpus
     assert smi(["-q", "-x"]) == before
 
 
-def test_instances_lie_where_the_card_takes_them(smi: SimulatedGpus) -> None:
+def test_instances_get_the_placements_of_the_card(smi: SimulatedGpus) -> None:
     assert smi(["-mig", "1"])[0] == 0
     assert smi(["mig", "-lgi"]) == (6, "No GPU instances found: Not Found")
     assert smi(["mig", "-i", "0", "-cgi", "3g.20gb:4,1g.5gb:0,1g.5gb", "-C"])[0] == 0
@@ -73,11 +73,11 @@ def test_instances_lie_where_the_card_takes_them(smi: SimulatedGpus) -> None:
     assert (first.on, first.instances) == (True, ())
 
 
-def test_a_card_without_mig_refuses_it(tmp_path: Path) -> None:
+def test_card_without_mig_refuses_mig(tmp_path: Path) -> None:
     assert "not supported" in SimulatedGpus(tmp_path, Card())(["-mig", "1"])[1]
 
 
-def test_a_reset_is_refused_while_the_gpus_are_held_and_forgets_what_was_set(smi: SimulatedGpus) -> None:
+def test_reset_is_refused_while_gpus_are_in_use_and_clears_settings(smi: SimulatedGpus) -> None:
     smi(["-pl", "300"])
     status, said = smi(["--gpu-reset"])
     assert (status, said.count("In use by another client")) == (255, 2)
@@ -89,7 +89,7 @@ def test_a_reset_is_refused_while_the_gpus_are_held_and_forgets_what_was_set(smi
     assert (first["power"]["now"], first["persistence"], second["power"]["now"]) == (400, False, 300)
 
 
-def test_a_lost_gpu_is_not_reset(smi: SimulatedGpus) -> None:
+def test_lost_gpu_cannot_be_reset(smi: SimulatedGpus) -> None:
     smi.kept.write_text(smi.kept.read_text().replace("<total>40960 MiB</total>", "<total>GPU is lost</total>"))
     status, said = smi(["-r"])
     assert status

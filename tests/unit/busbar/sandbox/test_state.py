@@ -1,4 +1,4 @@
-"""Names, addresses and the state file of a sandbox."""
+"""Tests of the names, addresses and state file of a sandbox."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ def test_nodes_and_addresses() -> None:
     assert sandbox.container("gpu3") == "busbar-demo-gpu3"
 
 
-def test_unknown_node_names_the_known_ones() -> None:
+def test_unknown_node_is_refused_with_the_known_ones() -> None:
     with pytest.raises(UsageError, match=r"no node 'gpu9' \(nodes: ctl, login, gpu1, gpu2"):
         Sandbox("demo").container("gpu9")
 
 
 @pytest.mark.parametrize("name", ["", "A", "-x", "x-", "a/b", "../x", "x" * 33, "a b"])
-def test_names_that_cannot_be_host_names_are_refused(name: str) -> None:
+def test_names_that_are_invalid_host_names_are_refused(name: str) -> None:
     with pytest.raises(UsageError, match="sandbox name"):
         sandbox_path(name)
 
 
-def test_state_survives() -> None:
+def test_state_is_saved_and_loaded() -> None:
     sandbox = Sandbox(
         "demo", compute=4, gpus=1, subnet="10.209.9", faults=[{"kind": "pull", "node": "gpu1", "detail": ""}]
     )
@@ -57,7 +57,7 @@ def test_keys_of_earlier_versions_are_ignored() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"name": "demo", "colour": 3}'])
-def test_damaged_state_says_how_to_go_on(text: str) -> None:
+def test_damaged_state_is_reported_with_the_remedy(text: str) -> None:
     sandbox = Sandbox("demo")
     sandbox.save()
     (sandbox.path / "sandbox.json").write_text(text, encoding="utf-8")
@@ -65,12 +65,12 @@ def test_damaged_state_says_how_to_go_on(text: str) -> None:
         load("demo")
 
 
-def test_missing_sandbox_says_how_to_make_it() -> None:
+def test_missing_sandbox_is_reported_with_the_command_that_creates_it() -> None:
     with pytest.raises(UsageError, match="busbar sandbox up --name demo"):
         load("demo")
 
 
-def test_two_commands_cannot_work_on_one_sandbox(root: Path) -> None:
+def test_second_command_on_a_sandbox_is_refused(root: Path) -> None:
     with locked("demo"), pytest.raises(UsageError, match="another busbar command"), locked("demo"):
         pass
     with locked("demo"):

@@ -1,4 +1,4 @@
-"""Bytecode of zip files: compiled once, never stale, and no reason to fail."""
+"""Tests of cached bytecode of zip files: compiled once, never stale, and errors are ignored."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FILE = Path(__file__).resolve().parents[4] / "scripts/busbar/sandbox/files/busba
 
 @pytest.fixture
 def compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The helper is in force with a folder of its own; what was really compiled is listed."""
+    """Enable the cache with a folder of its own; return the list of compiled files."""
     real: Any = vars(zipimport)["_compile_source"]
     sources: list[str] = []
 
@@ -35,7 +35,7 @@ def compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def value_of(folder: Path, number: int, **files: str) -> list[int]:
-    """Zip the files, import each of them and return what it calls VALUE."""
+    """Zip the files, import each of them and return their VALUEs."""
     path = folder / f"payload{number}.zip"
     with zipfile.ZipFile(path, "w") as archive:
         for name, text in files.items():
@@ -52,7 +52,7 @@ def value_of(folder: Path, number: int, **files: str) -> list[int]:
     return values
 
 
-def test_the_same_source_is_compiled_once_and_another_anew(tmp_path: Path, compiled: list[str]) -> None:
+def test_same_source_is_compiled_once_and_changed_source_again(tmp_path: Path, compiled: list[str]) -> None:
     assert value_of(tmp_path, 1, zipped_a="VALUE = 1") == [1]
     assert value_of(tmp_path, 2, zipped_a="VALUE = 1") == [1]
     assert compiled == ["zipped_a.py"]
@@ -61,7 +61,7 @@ def test_the_same_source_is_compiled_once_and_another_anew(tmp_path: Path, compi
     assert (tmp_path / "kept").stat().st_mode & 0o077 == 0
 
 
-def test_a_file_that_was_cut_short_is_made_again(tmp_path: Path, compiled: list[str]) -> None:
+def test_truncated_file_is_compiled_again(tmp_path: Path, compiled: list[str]) -> None:
     assert value_of(tmp_path, 1, zipped_a="VALUE = 1") == [1]
     (kept,) = (tmp_path / "kept").iterdir()
     for content in (b"", kept.read_bytes()[:20]):
@@ -70,7 +70,7 @@ def test_a_file_that_was_cut_short_is_made_again(tmp_path: Path, compiled: list[
     assert len(compiled) == 3
 
 
-def test_a_folder_that_cannot_be_written_does_no_harm(tmp_path: Path, compiled: list[str]) -> None:
+def test_unwritable_folder_is_ignored(tmp_path: Path, compiled: list[str]) -> None:
     (tmp_path / "kept").write_text("no folder")
     assert value_of(tmp_path, 1, zipped_a="VALUE = 1") == [1]
     before = len(compiled)

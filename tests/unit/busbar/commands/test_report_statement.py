@@ -84,7 +84,7 @@ def test_signed_statement_is_valid_and_contains_limits_and_parts(
     assert found["files"].keys() == {"report.json", *(test["output"] for test in raw["tests"])}
     key = folder.parents[1] / "secrets" / "report_key"
     assert key.stat().st_mode & 0o777 == 0o600
-    # Pages may be rendered again, and later files are reported as unsigned.
+    # Pages may be rendered again; later files are reported as not covered by the signature.
     report("render")
     (folder / "note.txt").write_text("later")
     code, said = report("verify")

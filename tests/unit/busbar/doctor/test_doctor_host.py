@@ -53,7 +53,7 @@ def test_secrets_accessible_to_others_are_reported(site: Path) -> None:
     assert second.remedy == f"chmod 600 {site / 'secrets' / 'munge.key'}"
 
 
-def test_untrusted_authority_is_reported(site: Path) -> None:
+def test_invalid_authority_is_reported(site: Path) -> None:
     (site / "secrets" / "ssh_ca").write_text("nonsense\n")
     (site / "secrets" / "ssh_ca").chmod(0o600)
     (broken,) = found(site)

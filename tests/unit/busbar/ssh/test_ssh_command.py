@@ -1,4 +1,4 @@
-"""`busbar ssh bootstrap`: what it reads, whom it trusts, what it prints."""
+"""Tests of `busbar ssh bootstrap`: its input, its trust in host keys, and its output."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _key(line: str) -> paramiko.PKey:
 TARGET = Target("gpu1", "10.0.0.1", 22, "admin")
 
 
-def test_a_key_with_a_given_fingerprint_is_recorded(tmp_path: Path) -> None:
+def test_key_with_a_given_fingerprint_is_recorded(tmp_path: Path) -> None:
     known = KnownHosts(tmp_path / "new" / "known_hosts")
     assert not known.is_known(TARGET, _key(KEY))
     known.record(TARGET, _key(KEY))
@@ -43,13 +43,13 @@ def test_a_key_with_a_given_fingerprint_is_recorded(tmp_path: Path) -> None:
         known.is_known(TARGET, _key(OTHER))
 
 
-def test_a_key_that_changes_between_look_and_login_is_refused(tmp_path: Path) -> None:
+def test_key_that_changes_between_scan_and_login_is_refused(tmp_path: Path) -> None:
     with pytest.raises(RefusedKeyError, match="changed its host key during this run"):
         KnownHosts(tmp_path / "known_hosts").missing_host_key(paramiko.SSHClient(), "10.0.0.1", _key(KEY))
 
 
 @pytest.mark.parametrize("own", [True, False])
-def test_a_revoked_key_is_refused_although_it_is_recorded(tmp_path: Path, *, own: bool) -> None:
+def test_revoked_key_is_refused_although_it_is_recorded(tmp_path: Path, *, own: bool) -> None:
     mine, cluster = tmp_path / "known_hosts", tmp_path / "secrets_known_hosts"
     mine.write_text(f"10.0.0.1 {KEY}\n" + (f"@revoked * {KEY}\n" if own else ""))
     cluster.write_text("# cluster\n" + ("" if own else f"@revoked gpu1,10.0.0.1 {KEY}\n"))
@@ -59,7 +59,7 @@ def test_a_revoked_key_is_refused_although_it_is_recorded(tmp_path: Path, *, own
         known.is_known(TARGET, _key(KEY))
 
 
-def test_what_another_file_trusts_is_not_taken_over(tmp_path: Path) -> None:
+def test_keys_trusted_by_another_file_are_not_adopted(tmp_path: Path) -> None:
     (tmp_path / "other").write_text(f"10.0.0.1 {KEY}\n")
     assert not KnownHosts(tmp_path / "mine", tmp_path / "other").is_known(TARGET, _key(KEY))
 
@@ -110,7 +110,7 @@ def test_password_is_asked_once_and_only_when_needed(monkeypatch: pytest.MonkeyP
     assert shown == ["a", "b", "c"], "a recorded key is not asked for again"
 
 
-def test_nothing_is_sent_to_a_host_with_an_unconfirmed_key(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_no_password_is_sent_to_a_host_with_an_unconfirmed_key(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("busbar.ssh.bootstrap._bootstrap_host", lambda *_: pytest.fail("something was sent"))
     monkeypatch.setattr("busbar.ssh.bootstrap.read_host_key", lambda *_: _key(KEY))
     (tmp_path / "known_hosts").write_text(f"@revoked * {KEY}\n10.0.0.1 {KEY}\n")
@@ -141,12 +141,12 @@ def test_nothing_is_sent_to_a_host_with_an_unconfirmed_key(monkeypatch: pytest.M
     ],
     ids=["none", "others", "a jump host", "two", "a command"],
 )
-def test_the_way_through_a_jump_host(arguments: str, proxy_command: str) -> None:
+def test_proxy_command_of_a_jump_host(arguments: str, proxy_command: str) -> None:
     target = Target("gpu1", "10.0.0.1", 2222, "admin", f"-F none {arguments}")
     assert tunnel(target, "-i", "key") == proxy_command
 
 
-def test_a_jump_host_is_opened_before_what_lies_behind_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_jump_host_is_set_up_before_the_hosts_behind_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     done: list[str] = []
 
     def read(target: Target, _kinds: object, proxy_command: str) -> object:
@@ -180,7 +180,7 @@ GOOD, BAD = SHOWN.split()[1], fingerprint(_key(OTHER)).split()[1]
 
 
 def _vouch(monkeypatch: pytest.MonkeyPatch, *fingerprints: str, answer: str = "") -> str:
-    """Vouch for one host; returns why it is refused, or nothing."""
+    """Confirm the key of one host; return the reason of a refusal, or ''."""
     given = [ssh.host_fingerprint(text) for text in fingerprints]
     args = argparse.Namespace(fingerprint=given)
     monkeypatch.setattr("sys.stdin.isatty", lambda: bool(answer), raising=False)
@@ -192,9 +192,7 @@ def _vouch(monkeypatch: pytest.MonkeyPatch, *fingerprints: str, answer: str = ""
     ("answers", "reason"),
     [(["y", "", "YES"], None), (["y", "no"], "was not confirmed"), (["y"], "was not confirmed")],
 )
-def test_any_other_answer_is_asked_for_again(
-    monkeypatch: pytest.MonkeyPatch, answers: list[str], reason: str | None
-) -> None:
+def test_other_answers_are_asked_again(monkeypatch: pytest.MonkeyPatch, answers: list[str], reason: str | None) -> None:
     typed = iter(answers)
 
     def answer(_prompt: str) -> str:
@@ -210,7 +208,7 @@ def test_any_other_answer_is_asked_for_again(
     assert list(typed) == []
 
 
-def test_only_yes_or_the_right_fingerprint_opens(
+def test_only_yes_or_the_right_fingerprint_confirms_a_key(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert _vouch(monkeypatch, answer="yes") == ""
@@ -223,12 +221,12 @@ def test_only_yes_or_the_right_fingerprint_opens(
 
 
 @pytest.mark.parametrize("text", ["gpu1", f"={GOOD}", "gpu1=MD5:00", "gpu1=SHA256:short", f"gpu1={GOOD}="])
-def test_a_fingerprint_that_is_none_is_refused(text: str) -> None:
+def test_invalid_fingerprint_is_refused(text: str) -> None:
     with pytest.raises(argparse.ArgumentTypeError, match="HOST=SHA256:"):
         ssh.host_fingerprint(text)
 
 
-def test_a_fingerprint_of_a_host_that_is_not_there_is_refused() -> None:
+def test_fingerprint_of_an_unknown_host_is_refused() -> None:
     ssh.check_hosts([("gpu1", GOOD), ("10.0.0.1", GOOD)], [TARGET])
     with pytest.raises(UsageError, match="--fingerprint: gpu9 is not a host of this run"):
         ssh.check_hosts([("gpu9", GOOD)], [TARGET])
@@ -276,9 +274,7 @@ def test_targets_of_an_inventory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize(("folder", "secrets"), [("site", "site/secrets"), ("site/inventory", "site/secrets")])
-def test_the_secrets_of_a_site_that_says_nothing_are_in_its_own_folder(
-    tmp_path: Path, folder: str, secrets: str
-) -> None:
+def test_default_folder_of_secrets_is_in_the_site(tmp_path: Path, folder: str, secrets: str) -> None:
     path = tmp_path / folder / "hosts.yml"
     path.parent.mkdir(parents=True)
     path.write_text(INVENTORY)
@@ -287,7 +283,7 @@ def test_the_secrets_of_a_site_that_says_nothing_are_in_its_own_folder(
 
 
 @pytest.mark.parametrize(("inventory", "limit"), [("hosts.yml", "nobody"), ("gone", "all")])
-def test_no_target_is_a_usage_error(tmp_path: Path, inventory: str, limit: str) -> None:
+def test_missing_target_is_a_usage_error(tmp_path: Path, inventory: str, limit: str) -> None:
     (tmp_path / "hosts.yml").write_text(INVENTORY)
     with pytest.raises(UsageError, match=r"no host matches|no such file"):
         ssh.read_targets(str(tmp_path / inventory), limit, None)
@@ -306,7 +302,7 @@ def test_password_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         ssh.password(args)
 
 
-def test_hosts_with_one_outcome_share_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_hosts_with_equal_outcomes_share_a_line(capsys: pytest.CaptureFixture[str]) -> None:
     outcomes = [Outcome(f"gpu{number}", ok=True, message="key was there") for number in (1, 2, 3)]
     outcomes.append(Outcome("gpu9", ok=False, message="does not answer", remedy="check its power"))
     outcomes.append(Outcome("ctl", ok=True, message="key installed"))

@@ -1,4 +1,4 @@
-"""The rights of root for a time: what may be asked for, and what a site is told of."""
+"""Tests of temporary root rights: valid requests, and the messages of a site."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ def _asked(
     return elevation(argparse.Namespace(user=user, duration=duration, reason=reason, end=end), NOW)
 
 
-def test_the_end_is_a_time_in_utc() -> None:
+def test_expiry_is_a_time_in_utc() -> None:
     asked = _asked(duration="4h", reason=" OPS-17: fabric ")
     assert asked == {"elevate_user": "erin", "elevate_until": "20260302013005Z", "elevate_reason": "OPS-17: fabric"}
     assert elevation_line(asked) == "erin has root rights until 2026-03-02 01:30 UTC: OPS-17: fabric"
     assert _asked(duration="1440m", reason="x")["elevate_until"] == "20260302213005Z"
 
 
-def test_they_are_taken_back() -> None:
+def test_rights_are_revoked() -> None:
     asked = _asked(end=True)
     assert asked == {"elevate_user": "erin", "elevate_until": "", "elevate_reason": ""}
     assert elevation_line(asked) == "erin: temporary root rights revoked"

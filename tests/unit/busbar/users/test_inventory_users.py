@@ -1,4 +1,4 @@
-"""Changes of declared users: what becomes of the files of the inventory."""
+"""Tests of changes of declared users in the files of the inventory."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ slurm_accounts:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """An inventory that declares users."""
+    """Return an inventory that declares users."""
     place = tmp_path / "inventory" / "group_vars" / "all"
     place.mkdir(parents=True)
     (place / "users.yml").write_text(TEXT)
@@ -51,7 +51,7 @@ def opened(folder: Path) -> Declared:
 
 
 def changed(folder: Path, *changes: dict[str, Any]) -> tuple[list[str], dict[str, Any]]:
-    """Make changes; return what was said and what the files hold then."""
+    """Make changes; return the messages and the resulting data of the files."""
     declared = opened(folder)
     said = declared.change(changes)
     for path, (_before, after) in declared.texts().items():
@@ -63,10 +63,10 @@ def named(items: list[dict[str, Any]], name: str) -> dict[str, Any]:
     return next(item for item in items if item["name"] == name)
 
 
-def test_a_user_is_added_with_the_next_unused_uid(folder: Path) -> None:
+def test_user_is_added_with_the_next_unused_uid(folder: Path) -> None:
     erin = {"do": "add", "name": "erin", "group": "research", "accounts": ["ml"], "keys": ["ssh-ed25519 BBBB e"]}
     said, data = changed(folder, erin)
-    # Who is absent keeps the number, and groups have theirs in the same range.
+    # Absent users keep their UID, and GIDs are in the same range.
     assert said == ["add erin with UID 2101", "erin: set the Slurm accounts ml"]
     assert data["users_accounts"][-1] == {
         "name": "erin",
@@ -80,13 +80,13 @@ def test_a_user_is_added_with_the_next_unused_uid(folder: Path) -> None:
     assert changed(folder, erin)[0] == []
 
 
-def test_a_user_of_the_directory_without_uid_is_removed(folder: Path) -> None:
+def test_user_without_uid_is_removed(folder: Path) -> None:
     said, data = changed(folder, {"do": "remove", "name": "frank"})
     assert said == ["remove frank; keep the home directory", "remove frank from Slurm's accounting"]
     assert named(data["users_accounts"], "frank")["state"] == "absent"
 
 
-def test_a_user_is_removed_and_comes_back_with_the_number(folder: Path) -> None:
+def test_removed_user_is_added_again_with_the_former_uid(folder: Path) -> None:
     said, data = changed(folder, {"do": "remove", "name": "alice"}, {"do": "remove", "name": "bob"})
     assert said == ["remove alice (UID 2001); keep the home directory", "remove alice from Slurm's accounting"]
     assert named(data["users_accounts"], "alice")["state"] == "absent"
@@ -104,7 +104,7 @@ def test_a_user_is_removed_and_comes_back_with_the_number(folder: Path) -> None:
     ]
 
 
-def test_further_accounts_leave_the_default_and_the_limits(folder: Path) -> None:
+def test_additional_accounts_keep_the_default_account_and_the_limits(folder: Path) -> None:
     for accounts in (["vision"], ["vision", "ml"]):
         said, data = changed(folder, {"do": "add", "name": "dave", "accounts": accounts})
         slurm = named(data["users_accounts"], "dave")["slurm"]
@@ -112,13 +112,13 @@ def test_further_accounts_leave_the_default_and_the_limits(folder: Path) -> None
     assert said == []
 
 
-def test_the_former_list_is_refused(folder: Path) -> None:
+def test_removed_list_is_refused(folder: Path) -> None:
     (folder / "group_vars" / "all" / "slurm.yml").write_text("slurm_users: []\n")
     with pytest.raises(UsageError, match="merged into users_accounts: `busbar provision preflight`"):
         opened(folder)
 
 
-def test_lock_keys_and_groups(folder: Path) -> None:
+def test_locks_keys_and_groups_are_changed(folder: Path) -> None:
     said, data = changed(
         folder,
         {"do": "lock", "name": "alice"},
@@ -182,7 +182,7 @@ def test_lists_that_cannot_be_edited_are_refused(folder: Path) -> None:
         opened(folder)
 
 
-def test_a_site_without_users_gets_them_beside_what_is_there(folder: Path) -> None:
+def test_first_users_of_a_site_are_written_beside_existing_files(folder: Path) -> None:
     path = folder / "group_vars" / "all" / "users.yml"
     before = "---\n# users_accounts:\n#   - {name: x, uid: 1}\nslurm_partitions:\n  - {name: batch}\n"
     path.write_text(before)
@@ -196,7 +196,7 @@ def test_a_site_without_users_gets_them_beside_what_is_there(folder: Path) -> No
     assert changed(folder, {"do": "add", "name": "erin"})[1]["users_accounts"] == [{"name": "erin", "uid": 2001}]
 
 
-def test_the_lists_of_the_future_are_yaml_of_their_own(folder: Path) -> None:
+def test_resulting_lists_are_separate_yaml(folder: Path) -> None:
     declared = opened(folder)
     declared.change([{"do": "lock", "name": "alice"}, {"do": "add", "name": "erin", "accounts": ["ml"]}])
     assert declared.texts() == declared.texts()

@@ -1,4 +1,4 @@
-"""What `busbar user` is asked for, and everything that is wrong with it."""
+"""Tests of the requests of `busbar user`, and of all their errors."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIMdOIs4ZUUzsmD91rKaOkv1ANjPLUmGbYBp/r858dVUk frank@laptop"
 
 
-def test_a_user_has_what_was_given_and_nothing_else() -> None:
+def test_user_has_only_the_given_fields() -> None:
     assert new_user({"name": "erin", "number": None, "keys": []}) == {"do": "add", "name": "erin"}
     given = {"name": "erin", "number": "2101", "full_name": "Erin Ä", "group": "a", "groups": ["a", "b", "b"]}
     assert new_user(given | {"accounts": ["x", "x"], "keys": [KEY, KEY]}) == {
@@ -54,7 +54,7 @@ def test_what_cannot_be_is_refused(given: dict[str, object], said: str) -> None:
         new_user({"name": "erin"} | given)
 
 
-def test_keys_come_as_they_are_or_in_a_file(tmp_path: Path) -> None:
+def test_keys_are_given_as_text_or_as_a_file(tmp_path: Path) -> None:
     file = tmp_path / "keys"
     file.write_text(f"# mine\n{KEY}\n\n")
     assert read_keys(KEY) == read_keys(str(file)) == [KEY]
@@ -81,7 +81,7 @@ def test_a_table_of_users(tmp_path: Path) -> None:
     assert frank == {"do": "add", "name": "frank", "accounts": ["a", "c"]}
 
 
-def test_everything_wrong_with_a_table_is_reported_at_once_by_line(tmp_path: Path) -> None:
+def test_all_errors_of_a_table_are_reported_with_their_lines(tmp_path: Path) -> None:
     file = tmp_path / "users.csv"
     file.write_text(
         f'name,number,keys\nerin,2101,"{KEY}\n{KEY}"\nErin,2102,\nfrank,12,\ngrace,2101,\nerin,,\nheidi,2105\n,,\n'
@@ -97,7 +97,7 @@ def test_everything_wrong_with_a_table_is_reported_at_once_by_line(tmp_path: Pat
     ]
 
 
-def test_a_number_is_not_taken_for_a_line(tmp_path: Path) -> None:
+def test_large_table_has_no_false_duplicates(tmp_path: Path) -> None:
     file = tmp_path / "users.csv"
     file.write_text("name,number\nfirst,1500\n" + "".join(f"user{number},\n" for number in range(1600)))
     assert len(read_table(file)) == 1601
@@ -115,7 +115,7 @@ def test_a_number_is_not_taken_for_a_line(tmp_path: Path) -> None:
         ("name\na\0b\n", "binary"),
     ],
 )
-def test_no_table_is_refused(tmp_path: Path, text: str, said: str) -> None:
+def test_invalid_table_is_refused(tmp_path: Path, text: str, said: str) -> None:
     file = tmp_path / "users.csv"
     file.write_text(text)
     with pytest.raises(UsageError, match=said):

@@ -1,4 +1,4 @@
-"""A list in a YAML file is edited, and all else stays as it was written."""
+"""A list in a YAML file is edited, and all other text is kept."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def lists(text: str) -> list[dict[str, Any]]:
     return list(data(text)["users_accounts"])
 
 
-def test_an_entry_is_added_in_the_style_of_the_others() -> None:
+def test_entry_is_added_in_the_style_of_the_others() -> None:
     carol = {"name": "carol", "uid": 2003, "groups": ["a"]}
     for text, line in ((FLOW, "  - {name: carol, uid: 2003, groups: [a]}\n"), (BLOCK, "- name: carol\n  uid: 2003\n")):
         after = YamlFile(text, "users_accounts").result([*lists(text), carol])
@@ -57,14 +57,14 @@ def test_an_entry_is_added_in_the_style_of_the_others() -> None:
 @pytest.mark.parametrize(
     "text", ["", "---\n", "a: 1", "---\nusers_accounts:\n", "users_accounts: []\nb: 2\n", "users_accounts: [] # none\n"]
 )
-def test_a_list_that_is_missing_or_empty_is_begun(text: str) -> None:
+def test_missing_or_empty_list_is_created(text: str) -> None:
     carol = {"name": "carol", "uid": 2003}
     after = YamlFile(text, "users_accounts").result([carol])
     assert lists(after) == [carol]
     assert data(after).get("b") == data(text or "{}").get("b") if text.startswith("users") else True
 
 
-def test_fields_are_set_and_taken_away() -> None:
+def test_fields_are_set_and_removed() -> None:
     for text in (FLOW, BLOCK):
         expected = lists(text)
         expected[0] |= {"locked": True, "uid": 2008}
@@ -76,14 +76,14 @@ def test_fields_are_set_and_taken_away() -> None:
             assert (comment in after) == (comment in text)
 
 
-def test_the_first_field_of_an_entry_is_taken_away() -> None:
+def test_first_field_of_an_entry_is_removed() -> None:
     for text in (BLOCK, "users_accounts: [{uid: 2002, name: bob}]\n"):
         expected = lists(text)
         del expected[-1]["uid"]
         assert lists(YamlFile(text, "users_accounts").result(expected)) == expected
 
 
-def test_keys_that_stay_keep_their_lines() -> None:
+def test_unchanged_keys_keep_their_lines() -> None:
     expected = lists(BLOCK)
     wanted = ["ssh-ed25519 BBBB alice@work", "ssh-ed25519 CCCC alice@bus"]
     expected[0]["authorized_keys"] = wanted
@@ -94,7 +94,7 @@ def test_keys_that_stay_keep_their_lines() -> None:
     assert lists(YamlFile(BLOCK, "users_accounts").result(expected)) == expected
 
 
-def test_what_cannot_be_edited_is_refused() -> None:
+def test_unsupported_yaml_is_refused() -> None:
     anchored = "x: &one {name: alice, uid: 1}\nusers_accounts:\n  - *one\n"
     with pytest.raises(CannotEditError, match="anchors"):
         YamlFile(anchored, "users_accounts").result([{"name": "alice", "uid": 2}])
@@ -106,7 +106,7 @@ def test_what_cannot_be_edited_is_refused() -> None:
             YamlFile(text, "users_accounts").items()
 
 
-def test_values_of_a_vault_stay() -> None:
+def test_values_of_a_vault_are_kept() -> None:
     text = "users_accounts:\n  - name: alice\n    password_hash: !vault |\n      $ANSIBLE_VAULT;1.1\n      3031\nz: 1\n"
     file = YamlFile(text, "users_accounts")
     expected = [file.items()[0] | {"locked": True}]
@@ -115,7 +115,7 @@ def test_values_of_a_vault_stay() -> None:
     assert YamlFile(after, "users_accounts").section() == after.removesuffix("z: 1\n")
 
 
-def test_fields_of_an_anchor_stay_where_they_are() -> None:
+def test_fields_of_an_anchor_are_kept() -> None:
     text = "base: &base {group: ml, locked: true}\nusers_accounts:\n  - {<<: *base, name: alice}\n"
     entry = {"group": "ml", "locked": True, "name": "alice"}
     after = YamlFile(text, "users_accounts").result([entry | {"uid": 2001}])

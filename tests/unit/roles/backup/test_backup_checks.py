@@ -1,4 +1,4 @@
-"""Options of a backup that cannot work are named before anything is changed."""
+"""Invalid options of a backup are reported before anything is changed."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ GOOD: dict[str, Any] = {
         {"host": ""},
     ],
 )
-def test_what_works_has_no_problem(good: dict[str, Any]) -> None:
+def test_valid_options_have_no_problem(good: dict[str, Any]) -> None:
     assert check({**GOOD, **good}, {"known": ["ctl", "keeper"], "host": "ctl"}) == []
 
 
@@ -38,8 +38,8 @@ def test_what_works_has_no_problem(good: dict[str, Any]) -> None:
     ("declared", "expected"),
     [({}, "False"), ({"grafana_source": "none"}, "False"), ({"grafana_source": "url"}, "True")],
 )
-def test_a_site_that_says_nothing_of_grafana_has_none_to_save(declared: dict[str, str], expected: str) -> None:
-    """As the role grafana has it by default."""
+def test_grafana_is_saved_only_if_it_is_installed(declared: dict[str, str], expected: str) -> None:
+    """The default equals that of the role grafana."""
     options = yaml.safe_load((TOP / "roles/backup/defaults/main.yml").read_text(encoding="utf-8"))
     known = {"inventory_hostname": "ctl", "groups": {"monitoring": ["ctl"]}, **declared}
     assert Environment(autoescape=True).from_string(options["backup_grafana"]).render(known) == expected
@@ -60,7 +60,7 @@ def test_a_site_that_says_nothing_of_grafana_has_none_to_save(declared: dict[str
         ({"paths": ["etc/x", "/etc/y"]}, "backup_paths", "found relative paths (etc/x)"),
     ],
 )
-def test_what_cannot_work_is_named(bad: dict[str, Any], key: str, said: str) -> None:
+def test_invalid_options_are_reported(bad: dict[str, Any], key: str, said: str) -> None:
     [problem] = check({**GOOD, **bad}, {"known": ["ctl", "keeper"], "host": "ctl"})
     assert (problem["hosts"], problem["key"]) == (["ctl"], key)
     assert said in problem["problem"]

@@ -1,4 +1,4 @@
-"""The program of a host, from its command line: its notes, its refusals, and an interrupted restore."""
+"""Tests of the backup program of a host by its command line: its records, its refusals, and an interrupted restore."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ class Host(NamedTuple):
     configuration: Path
 
     def does(self, *words: str) -> int:
-        """Run the program; its exit status."""
+        """Run the program; return its exit status."""
         return run.main(words, self.configuration)
 
     def change(self, **options: object) -> None:
-        """Change what the role wrote."""
+        """Change the configuration that the role wrote."""
         self.configuration.write_text(json.dumps(json.loads(self.configuration.read_text()) | options))
 
 
 @pytest.fixture
 def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
-    """Make the host, with a snapshot of its Grafana in the repository."""
+    """Return a host with a snapshot of its Grafana in the repository."""
     folder, grafana = tmp_path / "work", tmp_path / "lib" / "grafana.db"
     restic = tmp_path / "restic"
     executable(restic, RESTIC.format(here=tmp_path, folder=folder))
@@ -64,7 +64,7 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
     }
     configuration = tmp_path / "backup.json"
     configuration.write_text(json.dumps(settings))
-    # Grafana's own user is not here.
+    # Grafana's own user does not exist here.
     real = restore_parts.place_files
     monkeypatch.setattr(
         restore_parts,
@@ -75,7 +75,7 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
 
 
 def database(path: Path, title: str) -> None:
-    """Make Grafana's database with one dashboard."""
+    """Create Grafana's database with one dashboard."""
     path.parent.mkdir(exist_ok=True)
     with sqlite3.connect(path) as connection:
         connection.execute("CREATE TABLE dashboard (title TEXT)")
@@ -84,7 +84,7 @@ def database(path: Path, title: str) -> None:
 
 
 def dashboard(path: Path) -> str:
-    """The title of that dashboard."""
+    """Return the title of the dashboard."""
     with sqlite3.connect(path) as connection:
         found = connection.execute("SELECT title FROM dashboard").fetchone()[0]
     connection.close()
@@ -92,12 +92,12 @@ def dashboard(path: Path) -> str:
 
 
 def answer(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
-    """What the program printed."""
+    """Return the output of the program."""
     found: dict[str, Any] = json.loads(capsys.readouterr().out)
     return found
 
 
-def test_new_files_are_private_only_while_it_runs(host: Host) -> None:
+def test_umask_is_private_only_during_the_run(host: Host) -> None:
     before = os.umask(0o022)
     try:
         assert host.does("list") == 0
@@ -108,7 +108,7 @@ def test_new_files_are_private_only_while_it_runs(host: Host) -> None:
 
 
 def saves(host: Host, result: str = "success") -> int:
-    """Do what the unit does; return the status of the first step."""
+    """Run the steps of the unit; return the status of the first one."""
     status = host.does("collect")
     if not status:
         summary = {"message_type": "summary", "snapshot_id": "bbbb5678cc", "total_bytes_processed": 7}
@@ -119,7 +119,7 @@ def saves(host: Host, result: str = "success") -> int:
     return status
 
 
-def test_a_path_of_the_site_that_is_gone_is_not_a_backup(host: Host, capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_path_of_the_site_fails_the_backup(host: Host, capsys: pytest.CaptureFixture[str]) -> None:
     database(host.grafana, "present")
     host.change(paths=[str(host.folder / "licences")], configurations=["/etc/no-such-daemon"])
     assert saves(host) == 1
@@ -136,7 +136,7 @@ def test_a_path_of_the_site_that_is_gone_is_not_a_backup(host: Host, capsys: pyt
     assert sorted(path.name for path in host.folder.iterdir()) == ["last.json", "licences", "lock"]
 
 
-def test_a_failed_snapshot_keeps_the_time_of_the_last_good_one(host: Host) -> None:
+def test_failed_snapshot_keeps_the_time_of_the_last_success(host: Host) -> None:
     database(host.grafana, "present")
     assert saves(host) == 0
     before = json.loads((host.folder / "last.json").read_text())
@@ -146,7 +146,7 @@ def test_a_failed_snapshot_keeps_the_time_of_the_last_good_one(host: Host) -> No
     assert not (host.folder / "stage").exists()
 
 
-def test_a_disk_that_is_full_is_reported_in_a_sentence(
+def test_full_disk_is_reported_in_one_sentence(
     host: Host, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_arguments: object) -> None:
@@ -158,7 +158,7 @@ def test_a_disk_that_is_full_is_reported_in_a_sentence(
     assert capsys.readouterr().err.startswith("busbar-backup: [Errno 28] No space left on device")
 
 
-def test_what_is_there_is_refused_and_moved_aside_when_asked(host: Host, capsys: pytest.CaptureFixture[str]) -> None:
+def test_existing_data_is_refused_and_moved_aside_on_request(host: Host, capsys: pytest.CaptureFixture[str]) -> None:
     database(host.grafana, "present")
     assert host.does("fetch") == 0
     assert answer(capsys)["there"] == [f"Grafana's {host.grafana}"]
@@ -172,14 +172,14 @@ def test_what_is_there_is_refused_and_moved_aside_when_asked(host: Host, capsys:
     assert not (host.folder / "restored").exists()
 
 
-def test_the_database_that_a_new_grafana_makes_at_once_is_not_a_reason_to_refuse(host: Host) -> None:
+def test_initial_database_of_a_new_grafana_is_replaced(host: Host) -> None:
     assert host.does("fetch") == 0
     database(host.grafana, "empty")
     assert host.does("place", "grafana") == 0
     assert dashboard(host.grafana) == "saved"
 
 
-def test_a_restore_that_was_cut_off_goes_on(
+def test_interrupted_restore_continues(
     host: Host, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     database(host.grafana, "present")

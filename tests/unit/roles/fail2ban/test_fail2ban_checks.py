@@ -1,4 +1,4 @@
-"""Options of fail2ban that cannot work, or would shut out whoever provisions the host."""
+"""Tests of invalid options of fail2ban, and of options that would ban the provisioning host."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ GOOD: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("address", ["10.0.0.9", "192.0.2.7", "2001:db8::1", "::ffff:10.0.0.9", ""])
-def test_whoever_is_known_may_provision(address: str) -> None:
+def test_provisioning_from_a_known_address_is_accepted(address: str) -> None:
     assert check(GOOD, {"host": "login", "seen": [f"from {address}"]}) == []
 
 

@@ -1,4 +1,4 @@
-"""What is wrong with the options of the firewall, and whom it would shut out."""
+"""Tests of invalid options of the firewall, and of rules that would lock out the current run."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ def said(options: dict[str, Any], seen: list[str]) -> list[str]:
 @pytest.mark.parametrize(
     "address", ["", "10.0.0.5", "10.0.1.7", "192.0.2.3", "::ffff:192.0.2.3", "fd00::9", "fd00::9%eth0"]
 )
-def test_a_run_from_the_cluster_or_from_admins_is_let_in(address: str) -> None:
+def test_run_from_the_cluster_or_from_admins_is_accepted(address: str) -> None:
     assert said({}, [f"from {address}"]) == []
 
 
 @pytest.mark.parametrize("address", ["10.0.1.8", "192.0.2.16", "fd00:0:0:1::9", "::1", "nonsense"])
-def test_a_run_that_the_rules_would_shut_out_is_named(address: str) -> None:
+def test_run_that_the_rules_would_lock_out_is_reported(address: str) -> None:
     assert said({}, [f"from {address}"]) == [
         f"firewall_admin_networks: lacks {address}, the source of this run, which the rules would block"
     ]
 
 
 @pytest.mark.parametrize("name", ["firewalld", "ufw"])
-def test_another_firewall_is_named_with_how_to_end_it(name: str) -> None:
+def test_active_other_firewall_is_reported_with_the_remedy(name: str) -> None:
     (found,) = check(GOOD, {"groups": [], "host": "gpu1", "seen": ["from 10.0.0.5", f"active {name}"]})
     assert (found["key"], name in found["problem"]) == ("firewall_enabled", True)
     assert "disable" in found["remedy"]
@@ -58,12 +58,12 @@ def test_another_firewall_is_named_with_how_to_end_it(name: str) -> None:
         ({"open": [{"service": "x", "ports": ["80"], "from": ["slurm_logins"]}]}, "firewall_open: x: 'slurm_logins'"),
     ],
 )
-def test_what_nft_would_refuse_is_named_by_its_option(options: dict[str, Any], key: str) -> None:
+def test_values_that_nft_would_refuse_are_reported_with_their_option(options: dict[str, Any], key: str) -> None:
     found = said(options, ["from 10.0.0.5"] if "cluster" not in options else [])
     assert len(found) == 1
     assert found[0].startswith(key)
 
 
-def test_what_a_site_opens_may_come_from_groups_and_networks() -> None:
+def test_ports_of_a_site_accept_groups_and_networks_as_sources() -> None:
     service = {"service": "x", "ports": ["80", "27000-27009"], "from": ["slurm_login", "anywhere", "198.51.100.0/24"]}
     assert said({"open": [service]}, []) == []

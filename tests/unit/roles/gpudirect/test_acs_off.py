@@ -1,4 +1,4 @@
-"""ACS above GPUs and NICs is switched off, and nothing else on the bus is touched."""
+"""ACS is disabled on bridges above GPUs and NICs, and no other device is changed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ GPU, NIC, DISK, BRIDGE = ("0x10de", "0x030200"), ("0x15b3", "0x020000"), ("0x144
 
 
 def space(control: int | None) -> bytes:
-    """A configuration space whose second extended capability is ACS, with its control register."""
+    """Return a configuration space whose second extended capability is ACS with this control register."""
     config = bytearray(4096)
     config[0x100:0x104] = (0x0001 | 1 << 16 | PLACE << 20).to_bytes(4, "little")
     if control is not None:
@@ -25,7 +25,7 @@ def space(control: int | None) -> bytes:
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """A bus: a switch with a GPU and a NIC below it, and a bridge with a disk; ACS is enabled everywhere."""
+    """Return a bus: a switch with a GPU and a NIC below it, and a bridge with a disk; ACS is enabled everywhere."""
     tree = tmp_path / "sys/devices/pci0000:00"
     below = {
         "0000:00:01.0": (BRIDGE, 0x5D),
@@ -48,7 +48,7 @@ def root(tmp_path: Path) -> Path:
 
 
 def controls(root: Path) -> dict[str, int]:
-    """The control registers on the bus."""
+    """Return the control registers on the bus."""
     found = {}
     for folder in sorted((root / "sys/bus/pci/devices").iterdir()):
         control = acs_control((folder / "config").read_bytes())
@@ -58,7 +58,7 @@ def controls(root: Path) -> dict[str, int]:
     return found
 
 
-def test_only_bridges_above_gpus_and_nics_are_touched(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_only_bridges_above_gpus_and_nics_are_changed(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--look"], root) == 1
     assert capsys.readouterr().out == "0000:00:01.0: ACS is enabled\n0000:01:00.0: ACS is enabled\n"
     before = (root / "sys/bus/pci/devices/0000:01:00.0/config").read_bytes()
@@ -73,13 +73,13 @@ def test_only_bridges_above_gpus_and_nics_are_touched(root: Path, capsys: pytest
     assert capsys.readouterr().out == ""
 
 
-def test_a_bridge_that_takes_no_write_is_reported(
+def test_bridge_that_rejects_writes_is_reported(
     root: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Under lockdown the kernel answers EPERM when the file is opened for writing."""
+    """Under lockdown, the kernel returns EPERM when the file is opened for writing."""
     real = Path.open
 
-    def locked(path: Path, mode: str = "r", **options: Any) -> Any:  # noqa: ANN401 - as the real one
+    def locked(path: Path, mode: str = "r", **options: Any) -> Any:  # noqa: ANN401 - signature of the real one
         if "+" in mode:
             raise PermissionError(1, "Operation not permitted")
         return real(path, mode, **options)
@@ -92,7 +92,7 @@ def test_a_bridge_that_takes_no_write_is_reported(
     )
 
 
-def test_a_space_that_is_not_all_seen_is_left_alone(root: Path) -> None:
+def test_truncated_configuration_space_is_left_alone(root: Path) -> None:
     (root / "sys/bus/pci/devices/0000:01:00.0/config").write_bytes(space(0x1D)[:64])
     assert main([], root) == 0
     assert controls(root)["0000:00:01.0"] == 0

@@ -1,4 +1,4 @@
-"""The options of the quotas: what cannot be is refused."""
+"""Tests of invalid options of quotas."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Wrong options of the role journal_remote are reported with their names and a remedy."""
+"""Invalid options of the role journal_remote are reported with their names and a remedy."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ GOOD = {
 }
 
 
-def test_the_defaults_are_good() -> None:
+def test_defaults_are_valid() -> None:
     assert check(GOOD, {"host": "gpu1"}) == []
     assert check(GOOD | {"port": "19532", "max_use": "1T", "keep_free": "1048576"}, {"host": "gpu1"}) == []
 

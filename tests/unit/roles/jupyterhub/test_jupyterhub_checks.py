@@ -48,12 +48,12 @@ GOOD: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("runtime", ["pyxis", "charliecloud"])
-def test_an_image_where_something_runs_it_is_good(runtime: str) -> None:
+def test_image_with_a_container_runtime_is_accepted(runtime: str) -> None:
     environments = [*GOOD["environments"], IMAGE | {"python": "/opt/conda/bin/python3", "modules": [], "paths": []}]
     assert check(GOOD | {"environments": environments, "container_runtime": runtime}, {"host": "login"}) == []
 
 
-def test_the_defaults_are_good() -> None:
+def test_defaults_are_valid() -> None:
     assert check(GOOD | {"oidc": OIDC}, {"host": "login"}) == []
     assert check(GOOD, {"host": "login"}) == []
 
@@ -104,7 +104,7 @@ def test_the_defaults_are_good() -> None:
         ({"environments": [{"name": "a", "title": "", "paths": ["bin"]}]}, "jupyterhub_environments"),
     ],
 )
-def test_what_cannot_work_is_named(change: dict[str, Any], key: str) -> None:
+def test_invalid_options_are_reported(change: dict[str, Any], key: str) -> None:
     problems = check(GOOD | change, {"host": "login"})
     assert [(one["hosts"], one["key"]) for one in problems] == [(["login"], key)]
     assert problems[0]["remedy"]

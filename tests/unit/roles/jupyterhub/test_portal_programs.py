@@ -1,4 +1,4 @@
-"""The programs that the hub may have run by sudo."""
+"""Tests of the programs that the hub may run through sudo."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def settings(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Commands of Slurm that note their words and what they read; sbatch answers as the real one with --parsable."""
+    """Write stand-ins for Slurm's commands that log their arguments and input; sbatch answers as with --parsable."""
     folder = tmp_path / "bin"
     folder.mkdir()
     for name, answer in (
@@ -82,7 +82,7 @@ def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_a_notebook_is_submitted_as_who_runs_the_program(slurm: Path, settings: Path) -> None:
+def test_notebook_is_submitted_as_the_user_of_the_program(slurm: Path, settings: Path) -> None:
     assert submit(REQUEST, read_settings(settings)) == {"job": "17"}
     words = (slurm / "words").read_text()
     assert f"--output={slurm}/home/.local/state/notebook.log" in words
@@ -90,19 +90,19 @@ def test_a_notebook_is_submitted_as_who_runs_the_program(slurm: Path, settings: 
     assert "LD_PRELOAD_OF_THE_HUB" not in (slurm / "environment").read_text()
 
 
-def test_who_may_not_enter_submits_nothing(slurm: Path, settings: Path) -> None:
+def test_user_without_permission_submits_nothing(slurm: Path, settings: Path) -> None:
     with pytest.raises(RequestError, match="this user may not use the portal"):
         submit(REQUEST, read_settings(settings)._replace(first_number=10**9))
     assert not (slurm / "words").exists()
 
 
-def test_what_sbatch_says_reaches_the_user(slurm: Path, settings: Path) -> None:
+def test_error_of_sbatch_is_shown_to_the_user(slurm: Path, settings: Path) -> None:
     (slurm / "bin" / "sbatch").write_text("#!/bin/sh\necho 'sbatch: error: Invalid account' >&2\nexit 1\n")
     with pytest.raises(RequestError, match="Invalid account"):
         submit(REQUEST, read_settings(settings))
 
 
-def test_a_notebook_alone_is_cancelled(slurm: Path, settings: Path) -> None:
+def test_only_a_notebook_is_cancelled(slurm: Path, settings: Path) -> None:
     assert cancel({"job": "17"}, read_settings(settings)) == {}
     assert (slurm / "words").read_text().endswith("scancel --name=busbar-notebook 17\n")
     for bad in ("17 18", "--me", 17, None, ""):
@@ -110,7 +110,7 @@ def test_a_notebook_alone_is_cancelled(slurm: Path, settings: Path) -> None:
             cancel({"job": bad}, read_settings(settings))
 
 
-def test_a_query_is_one_of_three(slurm: Path, settings: Path) -> None:
+def test_only_known_queries_are_accepted(slurm: Path, settings: Path) -> None:
     known = read_settings(settings)
     assert query({"what": "jobs"}, known) == {"jobs": "7|RUNNING|gpu1|None\n"}
     assert query({"what": "accounts", "user": "alice"}, known) == {"accounts": "a|a\n"}
@@ -121,9 +121,9 @@ def test_a_query_is_one_of_three(slurm: Path, settings: Path) -> None:
             query(bad, known)
 
 
-def test_the_queue_of_all_and_the_history_of_who_runs_it(slurm: Path, settings: Path) -> None:
+def test_queue_shows_all_users_and_history_only_the_current_user(slurm: Path, settings: Path) -> None:
     known = read_settings(settings)
-    # A name of a job that is no UTF-8 keeps nobody's jobs from the page.
+    # A job name that is not UTF-8 must not hide the jobs of others.
     (slurm / "bin" / "squeue").write_text(
         "#!/bin/sh\nfield=${2%%,*} field=${field#*:} record=${2##*:}\n"
         'printf "7"; for value in 7 RUNNING batch alice None 1:00 N/A cpu=1 gpu1 "\\377<b>"; do\n'
@@ -147,14 +147,14 @@ def test_the_queue_of_all_and_the_history_of_who_runs_it(slurm: Path, settings: 
     assert history({}, known._replace(accounting=False)) == {"jobs": []}
 
 
-def test_who_may_enter() -> None:
+def test_users_with_permission_are_allowed() -> None:
     open_to_all = Settings({}, [], 0, [], accounting=False, history_days=3, container_runtime="")
     assert is_allowed(ME, open_to_all)
     group = __import__("grp").getgrgid(os.getgid()).gr_name
     assert is_allowed(ME, open_to_all._replace(groups=["nobodys-group", group]))
     assert not is_allowed(ME, open_to_all._replace(groups=["nobodys-group"]))
     assert not is_allowed(ME, open_to_all._replace(first_number=os.getuid() + 1))
-    # Of Debian's own accounts, with the highest number and without a shell; Slurm's user is such a one.
+    # Of Debian's system accounts `nobody` has the highest UID and no login shell; Slurm's user is similar.
     assert not is_allowed("nobody", open_to_all)
     for name in ("nobody-has-this-name", "", "a b", "../x", "-u"):
         assert not is_allowed(name, open_to_all)
@@ -162,7 +162,7 @@ def test_who_may_enter() -> None:
 
 @pytest.fixture
 def pam(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
-    """PAM that knows one password; what it was asked."""
+    """Install a stand-in for PAM with one valid password; return the logins that it checked."""
     asked: list[tuple[str, str]] = []
     module = types.ModuleType("pamela")
 
@@ -181,7 +181,7 @@ def pam(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
     return asked
 
 
-def test_a_login_needs_the_right_password_and_permission(pam: list[tuple[str, str]], settings: Path) -> None:
+def test_login_needs_the_right_password_and_permission(pam: list[tuple[str, str]], settings: Path) -> None:
     known = read_settings(settings)
     assert login({"user": ME, "password": "right"}, known) == {}
     for request in (
@@ -216,7 +216,7 @@ def test_a_login_needs_the_right_password_and_permission(pam: list[tuple[str, st
     ],
 )
 @pytest.mark.usefixtures("pam")
-def test_the_exit_status_tells_a_refusal_from_a_wrong_password(
+def test_exit_status_distinguishes_a_refusal_from_a_wrong_password(
     text: str, status: int, settings: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys, "stdin", types.SimpleNamespace(buffer=io.BytesIO(text.encode())))

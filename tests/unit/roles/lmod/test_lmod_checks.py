@@ -1,4 +1,4 @@
-"""Modules of users: what is not sound is refused."""
+"""Invalid modules of a site are refused."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ from ansible_collections.busbar.cluster.roles.lmod.checks import check
         ),
     ],
 )
-def test_what_is_not_sound_is_named(modules: list[dict[str, Any]], key: str, said: str) -> None:
+def test_invalid_modules_are_reported(modules: list[dict[str, Any]], key: str, said: str) -> None:
     (problem,) = check({"modules": modules}, {"host": "ctl"})
     assert (problem["hosts"], problem["key"]) == (["ctl"], key)
     assert said in problem["problem"]
     assert problem["remedy"]
 
 
-def test_what_is_sound_is_taken() -> None:
+def test_valid_modules_are_accepted() -> None:
     assert (
         check(
             {"modules": [{"name": "cuda", "version": "12.4"}, {"name": "mpi/open_mpi", "version": "5.0.7-rc1"}]},

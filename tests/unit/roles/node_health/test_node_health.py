@@ -1,4 +1,4 @@
-"""The health check as slurmd runs it: when it asks Slurm, what it says, and that slurmd starts in any case."""
+"""Tests of the health check as slurmd runs it: its queries to Slurm, its output, and that slurmd always starts."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ DECLARED: dict[str, Any] = {
 
 @pytest.fixture
 def program(tmp_path: Path) -> Path:
-    """The program as the role installs it, with nvidia-smi and scontrol of our own make in front."""
+    """Return the installed program with stand-ins for nvidia-smi and scontrol first in PATH."""
     path = install_program("node_health/files/node_health.py", tmp_path / "lib/node_health")
     own = {"folder": str(tmp_path / "state"), "metrics": str(tmp_path)}
     (tmp_path / "lib" / "node_health.json").write_text(json.dumps(DECLARED | own))
@@ -71,26 +71,26 @@ def declare(program: Path, **changes: object) -> None:
 
 
 def run(program: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run it as slurmd does: apart, with the system's modules only."""
+    """Run the program as slurmd does: isolated, with only the system's modules."""
     command = [sys.executable, "-ISB", str(program), *arguments]
     environment = {"PATH": f"{program.parents[1] / 'bin'}{os.pathsep}/usr/bin:/bin"}
     return subprocess.run(command, check=False, capture_output=True, text=True, env=environment, timeout=60)
 
 
-def test_a_sound_node_is_left_alone(program: Path) -> None:
+def test_healthy_node_is_not_changed(program: Path) -> None:
     done = run(program)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     assert not (program.parents[1] / "asked").exists()
 
 
-def test_a_look_tells_and_changes_nothing(program: Path) -> None:
+def test_look_reports_and_changes_nothing(program: Path) -> None:
     (program.parents[1] / "query").write_text(log_xml(gpu_xml(0), gpu_xml(1)))
     done = run(program, "--look")
     assert (done.returncode, done.stdout) == (1, "GPUs: 1 declared, 2 found\n")
     assert not (program.parents[1] / "asked").exists()
 
 
-def test_a_sick_node_asks_slurm_and_still_ends_well(program: Path) -> None:
+def test_unhealthy_node_queries_slurm_and_exits_with_0(program: Path) -> None:
     (program.parents[1] / "query").write_text(log_xml(gpu_xml(0, memory="GPU is lost")))
     done = run(program)
     assert (done.returncode, done.stderr) == (0, "")
@@ -123,8 +123,8 @@ def test_an_xid_remains_until_an_admin_resumes_the_node(program: Path) -> None:
     assert updates[0].startswith("update NodeName=gpu1 State=DRAIN Reason=busbar health: GPU 0000:23:00: Xid 79")
 
 
-def test_of_two_runs_at_once_none_forgets_what_the_other_saw(program: Path) -> None:
-    """The first waits for Slurm when the second begins, which does not see the line of the log any more."""
+def test_concurrent_runs_keep_the_findings_of_each_other(program: Path) -> None:
+    """The first run waits for Slurm when the second starts, which no longer sees the line of the log."""
     folder = program.parents[1]
     log = folder / "kernel"
     log.write_text("NVRM: Xid (PCI:0000:23:00): 79, GPU has fallen off the bus.\n")
@@ -138,7 +138,7 @@ def test_of_two_runs_at_once_none_forgets_what_the_other_saw(program: Path) -> N
         time.sleep(0.02)
     log.write_text("")
     second = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    # It has the lock or waits for it when this is over; either way the first still waits.
+    # The second run now waits for the lock or is about to; the first still waits for Slurm.
     with pytest.raises(subprocess.TimeoutExpired):
         second.wait(1.5)
     (folder / "go").touch()
@@ -146,7 +146,7 @@ def test_of_two_runs_at_once_none_forgets_what_the_other_saw(program: Path) -> N
     assert "Xid 79" in second.communicate(timeout=60)[0]
 
 
-def test_a_run_that_waits_too_long_for_another_says_so(tmp_path: Path) -> None:
+def test_run_that_exceeds_the_wait_for_the_lock_reports_it(tmp_path: Path) -> None:
     with node_lock(tmp_path) as first, node_lock(tmp_path, 0.2) as second:
         assert (first, second) == (True, False)
     with node_lock(tmp_path / "file" / "absent") as free:
@@ -156,7 +156,7 @@ def test_a_run_that_waits_too_long_for_another_says_so(tmp_path: Path) -> None:
         assert free, "a disk that takes no file keeps nobody from a drain"
 
 
-def test_a_finding_that_is_only_reported_drains_no_node(program: Path) -> None:
+def test_finding_with_severity_report_drains_no_node(program: Path) -> None:
     (program.parents[1] / "kernel").write_text("NVRM: Xid (PCI:0000:23:00): 31, MMU Fault\n")
     done = run(program, "--look")
     assert (done.returncode, done.stdout) == (0, "GPU 0000:23:00: Xid 31 (MMU Fault) (MONITOR)\n")
@@ -166,7 +166,7 @@ def test_a_finding_that_is_only_reported_drains_no_node(program: Path) -> None:
     assert run(program, "--look").returncode == 0
 
 
-def test_a_list_for_programs(program: Path) -> None:
+def test_findings_are_listed_as_json(program: Path) -> None:
     (program.parents[1] / "query").write_text(log_xml(gpu_xml(0), gpu_xml(1)))
     done = run(program, "--look", "--json")
     assert done.returncode == 1
@@ -175,7 +175,7 @@ def test_a_list_for_programs(program: Path) -> None:
     assert found["remedy"]
 
 
-def test_a_prolog_asks_nothing_of_slurm_and_nothing_slow(program: Path) -> None:
+def test_prolog_runs_only_fast_checks_and_no_query_of_slurm(program: Path) -> None:
     put(program.parents[1] / "bin" / "nvidia-smi", "#!/bin/sh\nsleep 600\n")
     assert run(program, "--prolog").returncode == 0
     declare(program, mounts=[str(program.parent / "nothing")])
@@ -184,7 +184,7 @@ def test_a_prolog_asks_nothing_of_slurm_and_nothing_slow(program: Path) -> None:
     assert not (program.parents[1] / "asked").exists()
 
 
-def test_names_of_checks_are_those_that_severities_may_name() -> None:
+def test_names_of_checks_match_the_keys_of_severities() -> None:
     texts = [path.read_text(encoding="utf-8") for path in (TOP / "plugins/module_utils/health").glob("*.py")]
     named = {
         name
@@ -194,14 +194,14 @@ def test_names_of_checks_are_those_that_severities_may_name() -> None:
     assert named | {"gpu_clocks", "mounts"} == set(CHECK_NAMES)
 
 
-def test_device_files() -> None:
+def test_ranges_of_device_files_are_expanded() -> None:
     assert device_paths("/dev/nvidia[0-1,4]") == ["/dev/nvidia0", "/dev/nvidia1", "/dev/nvidia4"]
     assert device_paths("/dev/nvidia0") == ["/dev/nvidia0"]
     assert device_paths("/dev/nvidia0,/dev/nvidia3") == ["/dev/nvidia0", "/dev/nvidia3"]
     assert device_paths("") == []
 
 
-def test_an_nvidia_smi_that_hangs_is_left_behind(program: Path) -> None:
+def test_hanging_nvidia_smi_is_abandoned_after_the_timeout(program: Path) -> None:
     put(program.parents[1] / "bin" / "nvidia-smi", "#!/bin/sh\nsleep 600\n")
     declare(program, timeout_s=1)
     done = run(program, "--look")
@@ -209,7 +209,7 @@ def test_an_nvidia_smi_that_hangs_is_left_behind(program: Path) -> None:
 
 
 @pytest.mark.parametrize("settings", ["", "{}"])
-def test_what_it_cannot_find_out_never_keeps_slurmd_from_starting(program: Path, settings: str) -> None:
+def test_unknown_health_does_not_stop_slurmd_from_starting(program: Path, settings: str) -> None:
     program.with_suffix(".json").write_text(settings)
     assert run(program, "--look").returncode == 1
     done = run(program)
@@ -217,7 +217,7 @@ def test_what_it_cannot_find_out_never_keeps_slurmd_from_starting(program: Path,
     assert "the health of this node is unknown" in done.stderr
 
 
-def test_a_slurm_that_does_not_answer(program: Path) -> None:
+def test_unreachable_slurm_is_reported(program: Path) -> None:
     put(program.parents[1] / "bin" / "scontrol", "#!/bin/sh\necho Unable to contact slurm controller\nexit 1\n")
     (program.parents[1] / "query").write_text(log_xml())
     done = run(program)
@@ -227,7 +227,7 @@ def test_a_slurm_that_does_not_answer(program: Path) -> None:
 
 @pytest.fixture
 def dcgm(program: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """DCGM beside nvidia-smi, running and not asked for anything yet; its state."""
+    """Add a running DCGM without watches to nvidia-smi; return its state."""
     state = program.parents[1] / "dcgm"
     state.mkdir()
     (state / "running").touch()
@@ -237,14 +237,14 @@ def dcgm(program: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def look(program: Path, state: Path) -> tuple[int, str, str]:
-    """What a look finds on a node with DCGM."""
+    """Run the program with --look on a node with DCGM; return exit code, output and errors."""
     environment = {"PATH": f"{program.parents[1] / 'bin'}{os.pathsep}/usr/bin:/bin", "SIMULATED_DCGM": str(state)}
     command = [sys.executable, "-ISB", str(program), "--look"]
     done = subprocess.run(command, check=False, capture_output=True, text=True, env=environment, timeout=60)
     return done.returncode, done.stdout, done.stderr
 
 
-def test_dcgm_watches_first_and_is_then_believed(program: Path, dcgm: Path) -> None:
+def test_dcgm_watches_are_set_first_and_then_reported(program: Path, dcgm: Path) -> None:
     assert look(program, dcgm) == (0, "", "")
     assert (dcgm / "watches").read_text() == "a"
     assert look(program, dcgm) == (0, "", "")
@@ -253,7 +253,7 @@ def test_dcgm_watches_first_and_is_then_believed(program: Path, dcgm: Path) -> N
     assert look(program, dcgm) == (1, "DCGM: GPU 0 PCIe system warning: 12 replays.\n", "")
 
 
-def test_dcgm_that_does_not_answer_blames_no_node(program: Path, dcgm: Path) -> None:
+def test_unreachable_dcgm_is_no_finding(program: Path, dcgm: Path) -> None:
     (dcgm / "running").unlink()
     status, said, aside = look(program, dcgm)
     assert (status, said) == (0, "")
@@ -264,7 +264,7 @@ def test_dcgm_that_does_not_answer_blames_no_node(program: Path, dcgm: Path) -> 
     assert "cannot parse the output of DCGM" in aside
 
 
-def test_dcgm_is_not_asked_where_that_is_not_wanted(program: Path, dcgm: Path) -> None:
+def test_dcgm_is_not_queried_if_disabled(program: Path, dcgm: Path) -> None:
     for changes in ({"dcgm": {"level": "never", "host": "127.0.0.1:5555"}}, {"dcgm": None}):
         declare(program, **changes)
         assert look(program, dcgm) == (0, "", "")
@@ -272,7 +272,7 @@ def test_dcgm_is_not_asked_where_that_is_not_wanted(program: Path, dcgm: Path) -
 
 
 def nhc(program: Path, *arguments: str) -> tuple[int, str]:
-    """What the command nhc says, which calls the program where the role installs it."""
+    """Run the command nhc, which runs the installed program; return exit code and output."""
     text = (TOP / "roles/node_health/files/nhc").read_text(encoding="utf-8")
     place = program.parent / "nhc"
     put(
@@ -286,7 +286,7 @@ def nhc(program: Path, *arguments: str) -> tuple[int, str]:
     return done.returncode, done.stdout + done.stderr
 
 
-def test_nhc_says_what_the_health_check_finds(program: Path) -> None:
+def test_nhc_prints_findings_of_the_health_check(program: Path) -> None:
     assert nhc(program) == (0, "")
     (program.parents[1] / "query").write_text(log_xml(gpu_xml(0), gpu_xml(1)))
     assert nhc(program, "-t", "60", "-a") == (1, "GPUs: 1 declared, 2 found\n")
@@ -294,7 +294,7 @@ def test_nhc_says_what_the_health_check_finds(program: Path) -> None:
     assert not (program.parents[1] / "asked").exists()
 
 
-def test_nhc_of_lbnl_goes_first_and_its_own_checks_are_refused_without_it(program: Path) -> None:
+def test_nhc_of_lbnl_takes_precedence_and_its_options_are_refused_without_it(program: Path) -> None:
     assert nhc(program, "-e", "check_fs_mount_rw") == (
         2,
         "nhc: -e is not supported by busbar's health check; its settings are node_health_* in the inventory\n",

@@ -1,4 +1,4 @@
-"""What the preflight says of the monitoring."""
+"""Tests of the preflight checks of monitoring."""
 
 from __future__ import annotations
 
@@ -19,32 +19,32 @@ def told(hosts: list[str], **variables: Any) -> list[str]:  # noqa: ANN401 - any
     return [f"{','.join(item['hosts'])} {item['key']}: {item['problem']}" for item in found]
 
 
-def test_a_sound_site_and_one_without_monitoring_are_fine() -> None:
+def test_valid_site_and_site_without_monitoring_are_accepted() -> None:
     assert told(["ctl"]) == []
     assert told([], prometheus_retention_time="3 months") == []
 
 
-def test_retention_that_does_not_parse() -> None:
+def test_invalid_retention_is_refused() -> None:
     (line,) = told(["ctl"], prometheus_retention_time="3 months")
     assert line.startswith("ctl prometheus_retention_time: '3 months' is not a duration")
 
 
-def test_two_hosts_that_would_be_scraped_at_one_address() -> None:
+def test_hosts_with_the_same_scrape_address_are_refused() -> None:
     (line,) = told(["ctl"], monitoring_address="10.0.0.9")
     assert line.startswith("ctl,gpu1 monitoring_address")
 
 
-def test_hosts_that_share_their_address_in_the_inventory_are_reported_elsewhere() -> None:
+def test_hosts_with_the_same_inventory_address_are_not_reported_here() -> None:
     assert told(["ctl"], monitoring_address="10.0.0.9", ansible_host="10.0.0.9") == []
 
 
-def test_one_host_or_a_pair_and_no_third() -> None:
+def test_third_monitoring_host_is_refused() -> None:
     assert told(["ctl", "gpu1"]) == []
     (line,) = told(["ctl", "gpu1", "ctl"])
     assert line.startswith("ctl,gpu1,ctl monitoring: 3 hosts are in the group (supported: 1 or 2)")
 
 
-def test_overrides_of_unknown_alerts_and_of_those_that_the_site_defines() -> None:
+def test_overrides_of_unknown_alerts_and_of_alerts_of_the_site_are_refused() -> None:
     alerts = {"GpuTooHott": {"threshold": 80}, "SlurmNodeDown": {"severity": "critical"}, "DiskSlow": {"for": "5m"}}
     own = {"site": [{"name": "site", "rules": [{"alert": "DiskSlow", "expr": "up == 0"}]}]}
     (line,) = told(["ctl"], prometheus_alerts=alerts, prometheus_rules=own)

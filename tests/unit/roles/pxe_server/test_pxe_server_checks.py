@@ -1,4 +1,4 @@
-"""Options of the server that machines boot from which cannot work."""
+"""Tests of invalid options of the PXE server."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ GOOD: dict[str, Any] = {
 }
 
 
-def test_a_server_of_known_machines_is_right() -> None:
+def test_server_of_known_machines_is_accepted() -> None:
     assert check(GOOD, {"host": "ctl"}) == []
     assert check(GOOD | {"unknown": True, "range": ["10.0.0.200", "10.0.0.220"]}, {"host": "ctl"}) == []
 

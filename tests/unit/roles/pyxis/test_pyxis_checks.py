@@ -1,4 +1,4 @@
-"""Arguments of Pyxis: written as it reads them, and refused where it would fail every job."""
+"""Arguments of Pyxis are written in its syntax, and arguments that would fail every job are refused."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def arguments(**options: object) -> list[str]:
     return list(Templar(loader=DataLoader(), variables=variables).template(variables["__pyxis_arguments"]))
 
 
-def test_the_line_of_pyxis() -> None:
+def test_line_of_pyxis() -> None:
     own = ["runtime_path=/run/pyxis", "execute_entrypoint=0", "container_scope=job", "sbatch_support=1"]
     assert arguments() == own
     assert arguments(importer="/opt/on") == [*own, "importer=/opt/on"]
@@ -32,7 +32,7 @@ def test_the_line_of_pyxis() -> None:
 @pytest.mark.parametrize(
     ("value", "written"), [(True, "1"), ("True", "1"), ("yes", "1"), (1, "1"), (False, "0"), ("off", "0"), ("n", "0")]
 )
-def test_truth_values_are_digits(value: object, written: str) -> None:
+def test_booleans_are_written_as_digits(value: object, written: str) -> None:
     assert arguments(use_enroot_load=value)[-1] == f"use_enroot_load={written}"
     assert check({"options": {"use_enroot_load": value}}, {"host": "gpu1"}) == []
 
@@ -49,7 +49,7 @@ def test_truth_values_are_digits(value: object, written: str) -> None:
         ({"runtime_path": "/run/pyxis"}, "is an option of the role", "set pyxis_runtime_path"),
     ],
 )
-def test_what_pyxis_would_refuse_is_refused(options: dict[str, Any], problem: str, remedy: str) -> None:
+def test_arguments_that_pyxis_would_refuse_are_refused(options: dict[str, Any], problem: str, remedy: str) -> None:
     (found,) = check({"options": options}, {"host": "gpu1"})
     assert found["hosts"] == ["gpu1"]
     assert found["key"] == f"pyxis_options.{next(iter(options))}"

@@ -1,4 +1,4 @@
-"""Requests to replace nodes, and what is wrong with them."""
+"""Tests of requests to replace nodes, and of their errors."""
 
 from __future__ import annotations
 
@@ -27,6 +27,6 @@ def test_problems(asked: str, fingerprints: list[str], said: list[str]) -> None:
     assert all(each["remedy"] for each in found)
 
 
-def test_the_host_of_the_directory_is_not_replaced() -> None:
+def test_host_of_the_directory_is_not_replaced() -> None:
     (problem,) = check_replacement("gpu1", {"groups": {**GROUPS, "ldap_server": ["gpu1"]}, "fingerprints": []})
     assert "gpu1 is in the group ldap_server" in problem["problem"]

@@ -1,4 +1,4 @@
-"""The program that compares groups of the directory with accounting, up to the programs that it asks."""
+"""Tests of the program that syncs groups of the directory to accounting, without LDAP and sacctmgr."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ min_id = 5000
 
 @pytest.fixture
 def site(tmp_path: Path) -> Path:
-    """A folder with what the role and sssd wrote."""
+    """Return a folder with the files of the role and of sssd."""
     (tmp_path / "sssd.conf").write_text(SSSD, encoding="utf-8")
     settings = {
         "cluster": "c",
@@ -51,7 +51,7 @@ def site(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_the_directory_is_that_of_sssd(site: Path) -> None:
+def test_directory_settings_are_read_from_sssd(site: Path) -> None:
     directory = read_directory(site / "sssd.conf")
     assert (directory.base, directory.schema, directory.min_id) == ("dc=example,dc=org", "ad", 5000)
     seen = [(one.uri, one.dn, one.password, one.ca_file, one.start_tls) for one in directory.connections]
@@ -60,14 +60,14 @@ def test_the_directory_is_that_of_sssd(site: Path) -> None:
 
 
 @pytest.mark.parametrize("text", [None, "", "[domain/other]\nldap_uri = x", "[domain/busbar]\nldap_uri = x", "no ini"])
-def test_an_sssd_that_says_nothing_of_a_directory(tmp_path: Path, text: str | None) -> None:
+def test_sssd_without_a_directory_is_refused(tmp_path: Path, text: str | None) -> None:
     if text is not None:
         (tmp_path / "sssd.conf").write_text(text, encoding="utf-8")
     with pytest.raises(SyncError, match=r"cannot read the LDAP settings in .*busbar provision base --tags sssd"):
         read_directory(tmp_path / "sssd.conf")
 
 
-def test_a_directory_that_is_away_is_a_failure_that_is_counted(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_unreachable_directory_is_a_failed_run_in_the_metrics(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
     state = site / "state"
     state.mkdir()
     (state / "last.json").write_text(json.dumps({"success": 5, "refused": 1}), encoding="utf-8")
@@ -83,14 +83,14 @@ def test_a_directory_that_is_away_is_a_failure_that_is_counted(site: Path, capsy
     assert "\nbusbar_account_groups_last_success_timestamp_seconds 5\n" in text
 
 
-def test_metrics_of_a_first_run() -> None:
+def test_metrics_of_the_first_run() -> None:
     lines = [line for line in metrics_text({"run": 1.5e9, "members": 3}).splitlines() if not line.startswith("#")]
     assert "busbar_account_groups_last_run_timestamp_seconds 1500000000" in lines
     assert "busbar_account_groups_members 3" in lines
 
 
 @pytest.mark.parametrize("text", ["{", "[1]", '{"a": 1}', '{"associations": [1], "rights": []}'])
-def test_a_list_that_was_damaged_changes_nothing(tmp_path: Path, text: str) -> None:
+def test_damaged_list_is_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "made.json"
     assert read_made(path) == (set(), set())
     path.write_text(text, encoding="utf-8")
@@ -98,12 +98,12 @@ def test_a_list_that_was_damaged_changes_nothing(tmp_path: Path, text: str) -> N
         read_made(path)
 
 
-def test_what_failed_is_tried_again() -> None:
+def test_failed_changes_are_retried() -> None:
     assert managed_entries({"joined"}, {"left"}, {"joined", "left"}) == {"left"}
     assert managed_entries({"joined"}, {"left"}, set()) == {"joined"}
 
 
-def test_a_sacctmgr_that_does_not_run_is_a_step_that_failed(
+def test_missing_sacctmgr_is_a_failed_step(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))

@@ -1,4 +1,4 @@
-"""Checks of the role slurm's options."""
+"""Tests of the checks of the role slurm's options."""
 
 from __future__ import annotations
 
@@ -26,5 +26,5 @@ from ansible_collections.busbar.cluster.roles.slurm.checks import SITE_OPTIONS, 
         ),
     ],
 )
-def test_an_external_slurm_needs_a_prefix_and_no_packages(options: dict[str, Any], keys: list[str]) -> None:
+def test_external_slurm_needs_a_prefix_and_no_packages(options: dict[str, Any], keys: list[str]) -> None:
     assert [problem["key"] for problem in check_external(SITE_OPTIONS | options, {})] == keys

@@ -1,4 +1,4 @@
-"""The collector with commands that answer, fail and hang as Slurm's do; they are real processes."""
+"""Tests of the collector with real processes that answer, fail and hang like Slurm's commands."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PING = "Slurmctld(primary) at ctl is UP"
 
 @pytest.fixture
 def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], None]:
-    """Commands of Slurm as shell scripts; by default all answer. Each call is noted."""
+    """Write stand-ins for Slurm's commands that answer and log their calls; return a function that replaces one."""
     folder = tmp_path / "bin"
     folder.mkdir()
     monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
@@ -53,22 +53,22 @@ def collector(**changes: object) -> tuple[Collector, list[str]]:
 
 
 def values(found: Collector) -> dict[str, float]:
-    """The first sample of each family."""
+    """Return the first sample of each family."""
     return {family.name: family.samples[0][1] for family in found.collect() if family.samples}
 
 
 def jobs_of(found: Collector) -> list[str]:
-    """The numbers of the jobs that have series."""
+    """Return the IDs of the jobs that have series."""
     (info,) = (family for family in found.collect() if family.name == "job_info")
     return sorted(labels[0] for labels, _value in info.samples)
 
 
 @pytest.mark.usefixtures("slurm")
-def test_all_answer_with_one_call_of_each(tmp_path: Path) -> None:
+def test_each_command_is_called_once(tmp_path: Path) -> None:
     found, said = collector()
     got = values(found)
     assert (got["up"], got["acting"], got["slurmdbd_up"], got["gpus"], got["rpcs"]) == (1, 1, 1, 16, 25)
-    # The format that squeue is asked for has characters at which splitlines() would split.
+    # The format argument of squeue contains characters at which splitlines() would split.
     calls = (tmp_path / "calls").read_text(encoding="utf-8").strip().split("\n")
     assert sorted(call.split()[0] for call in calls) == ["sacctmgr", "scontrol", "scontrol", "sdiag", "squeue"]
     assert said == []
@@ -84,21 +84,21 @@ def test_all_answer_with_one_call_of_each(tmp_path: Path) -> None:
         ("sdiag", "exit 1"),
     ],
 )
-def test_a_slurmctld_that_does_not_answer(slurm: Callable[[str, str], None], command: str, script: str) -> None:
+def test_unreachable_slurmctld_is_down(slurm: Callable[[str, str], None], command: str, script: str) -> None:
     slurm(command, script)
     got = values(collector()[0])
     assert (got["up"], got["slurmdbd_up"]) == (0, 1)
 
 
 def runs(pid: str) -> bool:
-    """Whether a process is there and no zombie."""
+    """Return whether a process exists and is not a zombie."""
     try:
         return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0] != "Z"
     except OSError:
         return False
 
 
-def test_a_slurmctld_that_hangs_is_left_in_time_and_nothing_stays_behind(
+def test_hanging_slurmctld_times_out_and_its_processes_are_killed(
     slurm: Callable[[str, str], None], tmp_path: Path
 ) -> None:
     slurm("scontrol", f"sleep 987 & echo $! $$ >{tmp_path}/pids; wait")
@@ -112,12 +112,12 @@ def test_a_slurmctld_that_hangs_is_left_in_time_and_nothing_stays_behind(
         while runs(pid):
             assert time.monotonic() < ended
             time.sleep(0.05)
-    # The same trouble is told once.
+    # The same error is reported only once.
     found.collect()
     assert len(said) == 1
 
 
-def test_slurmdbd_alone_is_down(slurm: Callable[[str, str], None]) -> None:
+def test_failure_of_slurmdbd_is_reported_separately(slurm: Callable[[str, str], None]) -> None:
     slurm("sacctmgr", "echo 'sacctmgr: error: Connection refused' >&2; exit 1")
     found, said = collector()
     got = values(found)
@@ -131,21 +131,21 @@ def test_slurmdbd_alone_is_down(slurm: Callable[[str, str], None]) -> None:
 
 
 @pytest.mark.usefixtures("slurm")
-def test_no_accounting_no_question(tmp_path: Path) -> None:
+def test_without_accounting_sacctmgr_is_not_called(tmp_path: Path) -> None:
     assert "slurmdbd_up" not in values(collector(accounting=False)[0])
     assert "sacctmgr" not in (tmp_path / "calls").read_text(encoding="utf-8")
 
 
-def test_only_the_controller_in_charge_tells_of_the_cluster(slurm: Callable[[str, str], None]) -> None:
+def test_only_the_acting_controller_reports_the_cluster(slurm: Callable[[str, str], None]) -> None:
     slurm("scontrol", f"echo '{PING}'; echo 'Slurmctld(backup1) at ctl2 is UP'")
     got = values(collector(controller="ctl2")[0])
     assert (got["up"], got["acting"]) == (1, 0)
     assert "nodes" not in got
 
 
-def test_a_release_whose_scontrol_has_no_json(slurm: Callable[[str, str], None], tmp_path: Path) -> None:
+def test_release_whose_scontrol_has_no_json(slurm: Callable[[str, str], None], tmp_path: Path) -> None:
     (tmp_path / "text").write_text(text_node("gpu1"), encoding="utf-8")
-    # In the words of Slurm 22.05.
+    # Error message of Slurm 22.05.
     said_by_it = "scontrol: unrecognized option '--json'\nTry \"scontrol --help\" for more information\n"
     (tmp_path / "refusal").write_text(said_by_it, encoding="utf-8")
     refuse = f"cat {tmp_path}/refusal >&2; exit 1"
@@ -158,7 +158,7 @@ def test_a_release_whose_scontrol_has_no_json(slurm: Callable[[str, str], None],
     assert said == []
 
 
-def test_an_answer_that_cannot_be_read_is_reported_and_does_not_pass_for_silence(
+def test_unparsable_answer_is_reported_and_slurm_stays_up(
     slurm: Callable[[str, str], None],
 ) -> None:
     slurm("squeue", "echo what")
@@ -171,7 +171,7 @@ def test_an_answer_that_cannot_be_read_is_reported_and_does_not_pass_for_silence
 
 
 @pytest.mark.usefixtures("slurm")
-def test_the_marks_of_one_answer_are_no_good_for_the_next(tmp_path: Path) -> None:
+def test_delimiters_differ_between_answers(tmp_path: Path) -> None:
     found, said = collector()
     assert jobs_of(found) == ["1"]
     record = (tmp_path / "calls").read_text(encoding="utf-8").rpartition("Name:")[2].partition("\n")[0]
@@ -180,14 +180,14 @@ def test_the_marks_of_one_answer_are_no_good_for_the_next(tmp_path: Path) -> Non
     assert said == []
 
 
-def test_a_command_that_is_not_there(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_missing_command_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(CommandError, match="squeue cannot be started"):
         ask(["squeue"], 1)
 
 
 @pytest.mark.usefixtures("slurm")
-def test_the_file_is_replaced_whole(tmp_path: Path) -> None:
+def test_file_is_replaced_atomically(tmp_path: Path) -> None:
     file = tmp_path / "busbar_slurm.prom"
     configuration = tmp_path / "slurm_metrics.json"
     values = {"collector": {"file": str(file), "controller": "ctl"}}
@@ -200,7 +200,7 @@ def test_the_file_is_replaced_whole(tmp_path: Path) -> None:
     assert list(tmp_path.glob("*.prom*")) == [file]
 
 
-def test_size_of_the_database(tmp_path: Path) -> None:
+def test_size_of_the_database_is_reported(tmp_path: Path) -> None:
     folder = tmp_path / "slurm_acct_db"
     folder.mkdir()
     (folder / "job_table.ibd").write_bytes(b"x" * 100_000)

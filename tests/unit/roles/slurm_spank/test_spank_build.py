@@ -1,4 +1,4 @@
-"""The program that builds a SPANK plugin: the package that it makes, as whom it builds, and what it refuses."""
+"""Tests of the program that builds a SPANK plugin: its package, its build user, and its refusals."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Builder:
         )
 
 
-def test_a_package_needs_the_release_of_slurm_and_is_built_as_nobody(tmp_path: Path) -> None:
+def test_package_depends_on_the_release_of_slurm_and_is_built_as_nobody(tmp_path: Path) -> None:
     done = Builder(tmp_path).build("(id -un; echo $(WORD)) > x.so", "*.so", "WORD=two words")
     assert done.returncode == 0, done.stderr
     package = tmp_path / f"{NAME}.deb"
@@ -71,7 +71,7 @@ def test_a_package_needs_the_release_of_slurm_and_is_built_as_nobody(tmp_path: P
     assert (tmp_path / f"root{LIBRARY}").read_text(encoding="utf-8") == "nobody\ntwo words\n"
 
 
-def test_a_slurm_without_a_package_is_not_a_dependency(tmp_path: Path) -> None:
+def test_slurm_without_a_package_is_not_a_dependency(tmp_path: Path) -> None:
     builder = Builder(tmp_path)
     builder.command("dpkg-query", "exit 1")
     assert builder.build("touch x.so").returncode == 0
@@ -87,7 +87,7 @@ def test_a_slurm_without_a_package_is_not_a_dependency(tmp_path: Path) -> None:
         ("false", "Error 1"),
     ],
 )
-def test_a_build_without_a_library_makes_no_package(tmp_path: Path, recipe: str, said: str) -> None:
+def test_build_without_a_library_creates_no_package(tmp_path: Path, recipe: str, said: str) -> None:
     done = Builder(tmp_path).build(recipe)
     assert done.returncode != 0
     assert said in done.stderr

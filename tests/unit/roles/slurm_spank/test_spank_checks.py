@@ -1,4 +1,4 @@
-"""Which declarations of SPANK plugins are refused."""
+"""Tests of invalid declarations of SPANK plugins."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ PLUGIN: dict[str, Any] = {
         ({"colour": "red"}, "unknown keys: colour"),
     ],
 )
-def test_bad_declarations(change: dict[str, Any], said: str) -> None:
+def test_invalid_declarations_are_refused(change: dict[str, Any], said: str) -> None:
     report = problem_report(check({"plugins": [{**PLUGIN, **change}]}, {}))
     assert said in report
     assert "slurm_spank_plugins: " in report
     assert "remedy: " in report
 
 
-def test_a_sound_declaration_and_one_given_twice() -> None:
+def test_valid_declaration_is_accepted_and_a_duplicate_is_refused() -> None:
     assert check({"plugins": [PLUGIN]}, {}) == []
     assert "twice" in problem_report(check({"plugins": [PLUGIN, PLUGIN]}, {}))

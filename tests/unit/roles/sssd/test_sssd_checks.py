@@ -1,4 +1,4 @@
-"""Where users come from: what cannot be is told with a remedy."""
+"""Tests of the checks of identity sources: errors have a remedy."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ EXTERNAL = OWN | {
 }
 
 
-def test_what_is_right_is_left_alone() -> None:
+def test_valid_options_are_accepted() -> None:
     assert check(OWN, {"known": ["ctl"], "host": "gpu1"}) == []
     assert check(EXTERNAL, {"known": ["ctl"], "host": "gpu1"}) == []
     plain = {"sssd_uris": ["ldap://ldap.example.org"], "sssd_start_tls": True}
@@ -60,14 +60,14 @@ def test_what_is_right_is_left_alone() -> None:
         ({"sssd_uris": ["ldaps://ctl"], "sssd_start_tls": True}, "sssd_start_tls", "already uses TLS"),
     ],
 )
-def test_what_cannot_be(changed: dict[str, object], key: str, problem: str) -> None:
+def test_invalid_options_are_reported(changed: dict[str, object], key: str, problem: str) -> None:
     (found,) = check(OWN | changed, {"known": ["ctl"], "host": "gpu1"})
     assert (found["hosts"], found["key"]) == (["gpu1"], key)
     assert problem in found["problem"]
     assert found["remedy"]
 
 
-def test_an_address_without_tls_is_refused() -> None:
+def test_address_without_tls_is_refused() -> None:
     (found,) = check(EXTERNAL | {"sssd_uris": ["ldap://ldap.example.org"]}, {"known": [], "host": "gpu1"})
     assert found["problem"] == "ldap://ldap.example.org does not use TLS, so passwords would be sent as plain text"
     assert "ldaps://" in found["remedy"]

@@ -1,4 +1,4 @@
-"""The program that creates the homes of users of a directory, and the playbook that runs it."""
+"""Tests of the program that creates the homes of users of a directory, and of the playbook that runs it."""
 
 from __future__ import annotations
 

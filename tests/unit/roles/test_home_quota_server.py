@@ -1,4 +1,4 @@
-"""Tests that select the file server that sets the quotas of homes."""
+"""Tests of the selection of the file server that sets the quotas of homes."""
 
 from __future__ import annotations
 

@@ -182,7 +182,7 @@ def test_lists_that_cannot_be_edited_are_refused(folder: Path) -> None:
         opened(folder)
 
 
-def test_first_users_of_a_site_are_written_beside_existing_files(folder: Path) -> None:
+def test_first_users_keep_the_existing_text(folder: Path) -> None:
     path = folder / "group_vars" / "all" / "users.yml"
     before = "---\n# users_accounts:\n#   - {name: x, uid: 1}\nslurm_partitions:\n  - {name: batch}\n"
     path.write_text(before)

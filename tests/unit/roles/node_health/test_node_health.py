@@ -156,7 +156,7 @@ def test_run_that_exceeds_the_wait_for_the_lock_reports_it(tmp_path: Path) -> No
         assert free, "a disk that takes no file keeps nobody from a drain"
 
 
-def test_finding_with_severity_report_drains_no_node(program: Path) -> None:
+def test_findings_outside_the_drain_severities_drain_no_node(program: Path) -> None:
     (program.parents[1] / "kernel").write_text("NVRM: Xid (PCI:0000:23:00): 31, MMU Fault\n")
     done = run(program, "--look")
     assert (done.returncode, done.stdout) == (0, "GPU 0000:23:00: Xid 31 (MMU Fault) (MONITOR)\n")

@@ -64,7 +64,7 @@ def jobs_of(found: Collector) -> list[str]:
 
 
 @pytest.mark.usefixtures("slurm")
-def test_each_command_is_called_once(tmp_path: Path) -> None:
+def test_each_query_is_made_once(tmp_path: Path) -> None:
     found, said = collector()
     got = values(found)
     assert (got["up"], got["acting"], got["slurmdbd_up"], got["gpus"], got["rpcs"]) == (1, 1, 1, 16, 25)
@@ -143,7 +143,7 @@ def test_only_the_acting_controller_reports_the_cluster(slurm: Callable[[str, st
     assert "nodes" not in got
 
 
-def test_release_whose_scontrol_has_no_json(slurm: Callable[[str, str], None], tmp_path: Path) -> None:
+def test_old_scontrol_without_json_is_parsed_as_text(slurm: Callable[[str, str], None], tmp_path: Path) -> None:
     (tmp_path / "text").write_text(text_node("gpu1"), encoding="utf-8")
     # Error message of Slurm 22.05.
     said_by_it = "scontrol: unrecognized option '--json'\nTry \"scontrol --help\" for more information\n"

@@ -61,7 +61,7 @@ def test_every_play_has_the_defaults_of_the_site(playbook: Path) -> None:
 
 
 def test_prometheus_and_exporters_have_the_same_default_ports() -> None:
-    """A role's default is no hostvar of other hosts, so both roles declare the port."""
+    """Defaults of a role are not in the hostvars of other hosts, so both roles declare the port."""
     for job in options("site")["monitoring_jobs"]["default"].values():
         role = job["exporter"] if job["exporter"] in ROLES else job["exporter"].partition("_")[0]
         if role in ROLES:

@@ -58,7 +58,7 @@ def test_bundle_contains_roles_ansible_and_only_declared_values(site: Path) -> N
         "hosts_address": "192.0.2.11",
         "hosts_timezone": "{{ my_zone }}",
         "my_zone": "Europe/Berlin",
-        # An option of a role that does not run here; the default of another role's option refers to it.
+        # Not an option of a single role; the default of another option uses it.
         "storage_backend": "bind",
     }
     assert inventory["children"]["slurm_compute"] == {"hosts": {"gpu1": {}}}

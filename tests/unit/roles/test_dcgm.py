@@ -26,7 +26,8 @@ def found(name: str, hardware: dict[str, Any] = H100, host: str = "", **own: obj
         (H100, "", {}, ["core", "cuda13"]),
         (H100, "", {"driver_version": 570}, ["core", "cuda12"]),
         (H100, "", {"driver_version": "470.256.02"}, ["core", "cuda11"]),
-        # The installed driver takes precedence over the declared one; a driver change installs the declared one first.
+        # The library on the host takes precedence over the declared driver; after a driver change it is that of the new
+        # driver.
         (H100, "535.247.01\n", {"nvidia_driver_branch": "580"}, ["core", "cuda12"]),
         (H100, DEBIAN.format("580.95.05") + "570.1\n", {}, ["core", "cuda13"]),
         (H100, DEBIAN.format("550.163.01"), {"nvidia_driver_branch": "580"}, ["core", "cuda12"]),

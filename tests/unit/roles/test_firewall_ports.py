@@ -14,7 +14,7 @@ from busbar.paths import collection
 
 ROLES = collection() / "roles"
 DECLARED = sorted(path.parents[1].name for path in ROLES.glob("*/meta/ports.yml"))
-# Defaults for options that are no option of the role itself: Ansible's own, or another role's.
+# Defaults for options that are not the role's own: Ansible's, or another role's.
 DERIVED = {"ssh_port": "ansible_port | default(22)"}
 
 

@@ -63,6 +63,6 @@ def test_each_template_is_used(role: str) -> None:
     texts = [path for path in folder.rglob("*") if path.suffix in {".yml", ".j2"} and path.is_file()]
     named = "\n".join(path.read_text(encoding="utf-8") for path in texts)
     there = {str(path.relative_to(folder / "templates")) for path in (folder / "templates").rglob("*.j2")}
-    # Names of job templates contain the name of their stage or check.
+    # The code builds names of job templates from the name of their stage or check, so they do not occur literally.
     spare = {name for name in there - listed if not re.search(rf"['\" ]{re.escape(name)}", named)}
     assert {name for name in spare if not name.startswith("job_")} == set()

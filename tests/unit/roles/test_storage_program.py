@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.slow
 
 PROGRAM = Path(__file__).resolve().parents[3] / "roles" / "validation" / "files" / "busbar_storage_check.py"
-TOKEN = "0123456789abcdef"  # noqa: S105 - a name, no secret
+TOKEN = "0123456789abcdef"  # noqa: S105 - a name, not a secret
 FLOORS: dict[str, float | None] = {"write": 1e6, "read": 1e6}
 PHASES = ("write", "read", "rename", "lock", "speed-write", "speed-read", "clean")
 FIO = """\

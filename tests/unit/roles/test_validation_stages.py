@@ -35,7 +35,7 @@ def test_names_of_stages_are_unique() -> None:
 
 
 @pytest.mark.parametrize("stage", WITH_JOB, ids=lambda stage: stage.name)
-def test_stage_reads_all_its_options_and_no_others(stage: Any) -> None:  # noqa: ANN401 - of whatever options
+def test_stage_reads_all_its_options_and_no_others(stage: Any) -> None:  # noqa: ANN401 - any options
     prefix = f"validation_{stage.name}_"
     declared = {name.removeprefix(prefix): option for name, option in SPECS.items() if name.startswith(prefix)}
     read = {key: str(hint) for key, hint in stage.form.__annotations__.items() if key != "script"}
@@ -46,7 +46,7 @@ def test_stage_reads_all_its_options_and_no_others(stage: Any) -> None:  # noqa:
 
 
 @pytest.mark.parametrize("stage", WITH_JOB, ids=lambda stage: stage.name)
-def test_stage_with_options_has_a_job(stage: Any) -> None:  # noqa: ANN401 - of whatever options
+def test_stage_with_options_has_a_job(stage: Any) -> None:  # noqa: ANN401 - any options
     assert (ROLE / "templates" / f"job_{stage.name}.sh.j2").is_file()
 
 

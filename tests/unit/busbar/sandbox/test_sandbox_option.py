@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import argparse
 
 
-class Asked(Exception):  # noqa: N818 - it is no error
+class Asked(Exception):  # noqa: N818 - not an error
     """The name that a command requested."""
 
 

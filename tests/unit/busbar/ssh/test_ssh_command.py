@@ -247,7 +247,7 @@ def test_public_key_is_read(tmp_path: Path) -> None:
     assert ssh.read_public_key(tmp_path / "key.pub") == f"{KEY} me@laptop"
 
 
-def test_key_that_is_missing_is_reported_with_the_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_key_is_reported_with_the_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     with pytest.raises(UsageError, match="ssh-keygen -t ed25519"):
         ssh.public_key_file(None)

@@ -44,7 +44,7 @@ def sent(sandbox: Cluster) -> Iterator[None]:
     """Send and receive journals; remove everything at the end."""
     journals(sandbox)
     yield
-    journals(sandbox, "-e", "journal_remote_state=absent")
+    journals(sandbox, "-e", "journal_remote_enabled=false")
     assert sandbox.exec("gpu1", "systemctl is-active systemd-journal-upload", check=False).stdout == "inactive\n"
     assert sandbox.exec("ctl", "systemctl list-units --no-legend --all 'busbar-journal*'").stdout == ""
     sandbox.exec("ctl", f"rm -rf {STORE}")

@@ -72,8 +72,15 @@ def folders(place: Path) -> list[Path]:
     Raises:
         OSError: if the directory cannot be read.
     """
-    found = (path for path in place.iterdir() if path.is_dir() and not path.is_symlink() and (path / _NAME).is_file())
-    return sorted(found, key=_order)
+    return sorted((path for path in place.iterdir() if not path.is_symlink() and is_report(path)), key=_order)
+
+
+def is_report(folder: Path) -> bool:
+    """Return whether a folder contains a report; a folder that this user cannot search, such as in /tmp, does not."""
+    try:
+        return (folder / _NAME).is_file()
+    except PermissionError:
+        return False
 
 
 def _order(folder: Path) -> tuple[bool, str]:

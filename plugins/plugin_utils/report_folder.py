@@ -17,10 +17,13 @@ LATEST = "latest"
 def unwritable(folder: Path) -> str:
     """Return why a folder cannot be created or written, or ''."""
     place = folder.absolute()
-    while not place.exists() and place != place.parent:
-        place = place.parent
-    if not place.is_dir():
-        return f"{folder}: {place} is not a folder"
+    try:
+        while not place.exists() and place != place.parent:
+            place = place.parent
+        if not place.is_dir():
+            return f"{folder}: {place} is not a folder"
+    except PermissionError as exc:
+        return f"{folder}: {place} is not accessible: {exc.strerror or exc}"
     # Try to write, because permission bits are not reliable for root, with root_squash and on pseudo file systems.
     try:
         Path(tempfile.mkdtemp(dir=place, prefix=".busbar.")).rmdir()

@@ -5,7 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ansible_collections.busbar.cluster.plugins.plugin_utils.report_files import PROVE_PREFIX, folders, read_report
+from ansible_collections.busbar.cluster.plugins.plugin_utils.report_files import (
+    PROVE_PREFIX,
+    folders,
+    is_report,
+    read_report,
+)
 from ansible_collections.busbar.cluster.plugins.plugin_utils.site_folder import site_folder
 
 from busbar.errors import UsageError
@@ -86,7 +91,7 @@ def find_report(args: argparse.Namespace, name: str) -> Path:
     """
     given = Path(name)
     folder = given.parent if given.name == "report.json" else given
-    here = folder.resolve() if (folder / "report.json").is_file() else None
+    here = folder.resolve() if is_report(folder) else None
     # A name is first one of the chosen site, even if the current folder contains the same name.
     is_name = name == given.name and bool(args.inventory or chosen(args) or args.reports)
     if here is not None and not is_name:

@@ -43,6 +43,33 @@ def test_history_is_what_came_before_and_can_be_read(tmp_path: Path) -> None:
     assert [path.name for path in folders(tmp_path)] == [f"2026110{day}" for day in range(1, 6)]
 
 
+def test_a_folder_that_the_user_cannot_search_is_no_report_and_no_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = kept(tmp_path, "20261104", json.dumps(small()))
+    (tmp_path / "systemd-private-1").mkdir()
+    search = Path.is_file
+
+    # Root may search every folder.
+    def refused(path: Path) -> bool:
+        if "systemd-private" in str(path):
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return search(path)
+
+    monkeypatch.setattr(Path, "is_file", refused)
+    assert folders(tmp_path) == [now]
+    assert history(now) == []
+    assert [path.name for path in write_pages(now)] == list(FILES)
+
+
+def test_a_folder_below_one_that_the_user_cannot_search_is_described(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(path: Path) -> bool:
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "exists", refused)
+    assert unwritable(Path("/root/reports")) == "/root/reports: /root/reports is not accessible: Permission denied"
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [

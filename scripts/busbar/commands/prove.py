@@ -45,7 +45,8 @@ _WAIT_S = 3600
 # Time reserved for the report and the end of the job.
 _MARGIN_S = 30
 _MIN_VALIDATION_S = 60
-_MIN_FREE_BYTES = 1 << 20
+# report.html contains a library of 5 MB.
+MIN_FREE_BYTES = 8 << 20
 _REQUEST_OPTIONS = ("partition", "nodelist", "exclude", "account", "qos", "time")
 
 
@@ -182,7 +183,7 @@ def _disk_problem(folder: Path) -> str:
     """Write a report-sized temporary file into a folder, and return the error or an empty string."""
     try:
         with tempfile.TemporaryFile(dir=folder) as file:
-            file.write(b"\0" * _MIN_FREE_BYTES)
+            file.write(b"\0" * MIN_FREE_BYTES)
             file.flush()
             os.fsync(file.fileno())
     except OSError as exc:

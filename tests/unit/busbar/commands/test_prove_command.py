@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.merged_profiles import site_catalogue
+from busbar.commands.prove import MIN_FREE_BYTES
 from busbar.node_hardware import Node
 from busbar.prove.limits import exceeded_limits
 from busbar.prove.node_probe import Programs, found_binary, matched
@@ -96,6 +97,8 @@ def test_healthy_cluster_passes_in_one_job_that_is_cancelled_at_the_end(site: Si
     (folder,) = site.work.glob("busbar-report-*")
     assert {path.name for path in folder.iterdir()} >= {"report.html", "junit.xml", "cluster.out", "node-gpu1.out"}
     assert not [*folder.glob("*.err")]
+    # The space that is required before the job is submitted suffices for the report.
+    assert sum(path.stat().st_size for path in folder.iterdir()) < MIN_FREE_BYTES
 
 
 def test_unknown_hardware_is_described_and_inconclusive(site: Site) -> None:

@@ -90,8 +90,17 @@ class Detached:
         return "was killed" if code is None else f"exited with code {code}"
 
     def follow(self, say: Callable[[str], object]) -> int | None:
-        """Print the output of the validation until it ends, and return its exit code, or None if it was killed."""
-        with self.output.open(encoding="utf-8", errors="replace") as stream:
+        """Print the output of the validation until it ends, and return its exit code, or None if it was killed.
+
+        Raises:
+            UsageError: the output cannot be read.
+        """
+        try:
+            opened = self.output.open(encoding="utf-8", errors="replace")
+        except OSError as exc:
+            message = f"cannot read the output of validation {self.name}, which {self}: {_described(exc)}"
+            raise UsageError(message) from exc
+        with opened as stream:
             alive = True
             while alive:
                 alive = self.runs
@@ -108,13 +117,23 @@ def find(place: Path, name: str = "") -> Detached:
     Raises:
         UsageError: no validation or several validations match.
     """
-    known = sorted(path for path in place.iterdir() if (path / _LOCK).is_file()) if place.is_dir() else []
+    try:
+        known = sorted(path for path in place.iterdir() if (path / _LOCK).is_file()) if place.is_dir() else []
+    except OSError as exc:
+        message = (
+            f"cannot read the detached validations: {_described(exc)}; run the command as the user who started them"
+        )
+        raise UsageError(message) from exc
     found = [path for path in known if path.name == name] or [path for path in known if path.name.startswith(name)]
     if found and (not name or len(found) == 1):
         return Detached(found[-1])
     names = ", ".join(path.name for path in (found or known)[-5:]) or "none"
     message = f"{len(found)} detached validations match {name!r} in {place} (found {names})"
     raise UsageError(message)
+
+
+def _described(exc: OSError) -> str:
+    return f"{exc.filename}: {exc.strerror or exc}"
 
 
 def detach(place: Path, words: Sequence[str]) -> Detached:

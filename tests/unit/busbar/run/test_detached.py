@@ -9,16 +9,13 @@ import signal
 import subprocess
 import sys
 import time
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from busbar.cli import main
 from busbar.errors import UsageError
 from busbar.run import detached
 from busbar.run.detached import detach, find, site_runs_folder, user_runs_folder
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 PROGRAM = "import sys; from busbar.cli import main; sys.exit(main(sys.argv[1:]))"
 # A validation of no hosts whose only play runs until a file exists.
@@ -129,6 +126,27 @@ def test_no_match_and_several_matches_are_reported(site: Path) -> None:
     with pytest.raises(UsageError, match="2 detached validations match '20261122T2'"):
         find(site_runs_folder(site), "20261122T2")
     assert main(["report", "wait", "-i", str(site / "inventory"), "x"]) == 2
+
+
+def test_a_folder_or_output_that_cannot_be_read_is_named(
+    site: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = site_runs_folder(site) / "20261122T210000"
+    folder.mkdir(parents=True)
+    (folder / "lock").touch()
+    assert main(["report", "wait", "-i", str(site / "inventory")]) == 2
+    said = (
+        f"busbar: cannot read the output of validation {folder.name}, which was killed: {folder}/output: No such file"
+    )
+    assert capsys.readouterr().err.startswith(said)
+
+    # Root may read every folder.
+    def refused(path: Path) -> None:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "iterdir", refused)
+    assert main(["report", "wait", "-i", str(site / "inventory")]) == 2
+    assert f"{folder.parent}: Permission denied; run the command as the user who started" in capsys.readouterr().err
 
 
 def test_a_password_prompt_is_refused(site: Path, capsys: pytest.CaptureFixture[str]) -> None:

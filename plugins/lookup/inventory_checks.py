@@ -126,6 +126,14 @@ def secret_problems(directory: str, secrets: Mapping[str, int]) -> list[Problem]
     return problems
 
 
+def present_secrets(directory: str, names: Iterable[str]) -> list[str]:
+    """Return the secrets that exist; none in a directory of another user, which `secret_problems` reports."""
+    try:
+        return [name for name in names if Path(directory, name).exists()]
+    except PermissionError:
+        return []
+
+
 class LookupModule(LookupBase):  # type: ignore[misc]  # Ansible has no types
     """The lookup `busbar.cluster.inventory_checks`."""
 
@@ -173,7 +181,7 @@ class LookupModule(LookupBase):  # type: ignore[misc]  # Ansible has no types
                 problems += judge(keys, partial(check, values, cluster))
         folder, secrets = self.get_option("secrets_dir"), self.get_option("secrets")
         problems += secret_problems(folder, secrets)
-        present = [name for name in secrets if Path(folder, name).exists()]
+        present = present_secrets(folder, secrets)
         return problems + rotation_problems(self.get_option("rotated_secrets"), present, list(secrets), folder)
 
     def _hosts(self, hostvars: dict[str, Any], groups: dict[str, list[str]]) -> tuple[list[HostEntry], list[Problem]]:

@@ -184,9 +184,10 @@ class RunLock:
             LockedError: if another run holds it.
             OSError: if the file cannot be opened.
         """
-        descriptor = os.open(self._path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+        # Another user can read the file, but not write it.
+        descriptor = os.open(self._path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
-            self._claim(descriptor)
+            self._claim(descriptor, fcntl.LOCK_SH)
         finally:
             os.close(descriptor)
 
@@ -229,13 +230,13 @@ class RunLock:
         if descriptor is not None:
             os.close(descriptor)
 
-    def _claim(self, descriptor: int) -> Holder | None:
+    def _claim(self, descriptor: int, kind: int = fcntl.LOCK_EX) -> Holder | None:
         """Lock an open file, and return the holder recorded by an earlier run.
 
         Raises:
             LockedError: if another run holds it, or may do so on another host.
         """
-        locked = _lock(descriptor)
+        locked = _lock(descriptor, kind)
         left = Holder.read(os.pread(descriptor, _LARGEST, 0).decode(errors="replace"))
         if not locked:
             message = (
@@ -252,11 +253,11 @@ class RunLock:
         return left
 
 
-def _lock(descriptor: int) -> bool:
+def _lock(descriptor: int, kind: int) -> bool:
     """Lock an open file, and return whether that succeeded."""
     for _ in range(_ATTEMPTS):
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
         except BlockingIOError:
             time.sleep(_PAUSE_S)
         else:

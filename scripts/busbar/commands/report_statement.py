@@ -204,8 +204,8 @@ def _site_key(args: argparse.Namespace, *, create: bool) -> tuple[Path, str]:
     except FileNotFoundError as exc:
         message = f"{path}: the site's key does not exist: list the trusted keys with --allowed-signers"
         raise UsageError(message) from exc
-    except ValueError as exc:
-        message = f"{path}: {exc}"
+    except (OSError, ValueError) as exc:
+        message = f"{path}: {exc.strerror}; {other}" if isinstance(exc, OSError) else f"{path}: {exc}"
         raise UsageError(message) from exc
 
 

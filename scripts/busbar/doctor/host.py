@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import stat
@@ -88,9 +89,13 @@ def _packages() -> Iterator[Finding]:
 def _keys(named: Sequence[str]) -> Iterator[Finding]:
     """Yield a finding if no login key exists, and one for each missing key file."""
     for path in sorted(set(named)):
-        if not Path(path).expanduser().is_file():
+        try:
+            problem = "" if Path(path).expanduser().is_file() else "does not exist"
+        except PermissionError:
+            problem = "cannot be read by this user"
+        if problem:
             remedy = "correct ansible_ssh_private_key_file, or create the key: ssh-keygen -t ed25519"
-            yield here(ERROR, "ansible_ssh_private_key_file", f"the key {path} does not exist", remedy)
+            yield here(ERROR, "ansible_ssh_private_key_file", f"the key {path} {problem}", remedy)
     if named or any((Path.home() / ".ssh" / name).is_file() for name in _KEYS):
         return
     try:
@@ -148,12 +153,15 @@ def _authority(folder: Path) -> Iterator[Finding]:
     )
 
     trusted = folder / "known_hosts"
-    if not (folder / CURRENT).is_file():
-        return
     renew = "busbar provision base --tags ssh"
     try:
+        if not (folder / CURRENT).is_file():
+            return
         keys = [line.split()[1] for line in trusted_lines(folder, create=False)]
         known = trusted.read_text(encoding="utf-8", errors="replace") if trusted.is_file() else ""
+    except PermissionError:
+        # `secret_findings` has reported the owner of the folder.
+        return
     except (SecretError, OSError) as exc:
         yield here(ERROR, CURRENT, str(exc), renew)
         return
@@ -174,7 +182,9 @@ def _interrupted_runs(site: Path, sources: Sequence[str]) -> Iterator[Finding]:
     """Yield a finding for each run and each detached validation that did not finish."""
     if not is_busy(sources):
         for path in lock_paths(sources):
-            holder = Holder.read(path.read_text(encoding="utf-8", errors="replace")) if path.is_file() else None
+            holder = None
+            with contextlib.suppress(OSError):
+                holder = Holder.read(path.read_text(encoding="utf-8", errors="replace"))
             if holder is not None:
                 yield here(WARNING, "interrupted run", str(holder), f"run it again: {holder.command}")
     try:

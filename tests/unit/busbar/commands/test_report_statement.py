@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,7 +14,6 @@ from report_samples import small
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
 PARTS = """\
 # busbar: Kernel=Linux 6.12
@@ -239,3 +239,19 @@ def test_files_that_cannot_be_signed_or_verified_are_reported(
     (site / "secrets" / "report_key").chmod(0o600)
     code, said = report("verify")
     assert (code, "report_key" in said) == (2, True), said
+
+
+def test_the_key_of_another_user_is_refused(
+    folder: Path, report: Callable[..., tuple[int, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key, search = folder.parents[1] / "secrets" / "report_key", Path.exists
+
+    # Root may search every folder.
+    def refused(path: Path) -> bool:
+        if path == key:
+            raise PermissionError(13, "Permission denied", str(path))
+        return search(path)
+
+    monkeypatch.setattr(Path, "exists", refused)
+    code, said = report("sign")
+    assert (code, f"{key}: Permission denied; --key FILE signs with another key" in said) == (2, True), said

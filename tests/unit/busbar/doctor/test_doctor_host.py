@@ -7,7 +7,7 @@ import os
 import shutil
 import socket
 import time
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from ansible_collections.busbar.cluster.plugins.module_utils.common.problems import advice, make_problem
@@ -18,9 +18,6 @@ from busbar.doctor.host import host_findings, site_findings
 from busbar.run.display import Display
 from busbar.run.events import Run
 from busbar.run.playbook import Playbook, host_variables
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.fixture
@@ -58,6 +55,23 @@ def test_invalid_authority_is_reported(site: Path) -> None:
     (site / "secrets" / "ssh_ca").chmod(0o600)
     (broken,) = found(site)
     assert broken.key == "ssh_ca"
+
+
+def test_files_of_another_user_are_findings(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    search = Path.is_file
+
+    # Root may search every folder.
+    def refused(path: Path) -> bool:
+        if path.parent.name in {"secrets", "ssh"}:
+            raise PermissionError(13, "Permission denied", str(path))
+        return search(path)
+
+    monkeypatch.setattr(Path, "is_file", refused)
+    monkeypatch.setattr(os, "access", lambda path, _mode: Path(path).name != "secrets")
+    assert [(each.key, each.problem) for each in found(site)] == [(str(site / "secrets"), "cannot be read")]
+    key = str(site / "ssh" / "id_ed25519")
+    problems = [each.problem for each in host_findings(site, sandbox=False, private_keys=[key])]
+    assert f"the key {key} cannot be read by this user" in problems
 
 
 def test_killed_run_is_reported(site: Path) -> None:

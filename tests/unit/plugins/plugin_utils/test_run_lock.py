@@ -62,6 +62,27 @@ def test_a_second_holder_is_refused_until_the_first_gives_it_back(inventory: Pat
     second.release()
 
 
+def test_a_user_who_can_only_read_the_lock_sees_that_it_is_held(
+    inventory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (path,) = lock_paths([str(inventory)])
+    first = RunLock(path)
+    first.take("x")
+    opened = os.open
+
+    # Root may write every file.
+    def readable(name: object, flags: int, *more: int) -> int:
+        if name == path and flags & (os.O_RDWR | os.O_WRONLY):
+            raise PermissionError(13, "Permission denied", str(name))
+        return opened(name, flags, *more)  # type: ignore[call-overload,no-any-return]
+
+    monkeypatch.setattr(os, "open", readable)
+    with pytest.raises(LockedError):
+        refuse_if_locked([str(inventory)])
+    first.release()
+    refuse_if_locked([str(inventory)])
+
+
 def test_a_process_that_was_forked_gives_nothing_back(inventory: Path) -> None:
     (path,) = lock_paths([str(inventory)])
     lock = RunLock(path)

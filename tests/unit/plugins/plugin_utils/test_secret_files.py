@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ansible_collections.busbar.cluster.plugins.lookup.inventory_checks import secret_problems
+from ansible_collections.busbar.cluster.plugins.lookup.inventory_checks import present_secrets, secret_problems
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    import pytest
 
 SECRETS = {"munge.key": 32}
 
@@ -49,3 +50,15 @@ def test_the_directory_is_looked_at_too(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_text("")
     assert problems(file) == [(str(file), "is not a directory (expected the secrets directory)")]
+
+
+def test_a_directory_of_another_user_contains_no_known_secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "munge.key").write_text("x")
+    assert present_secrets(str(tmp_path), ["munge.key", "ssh_ca"]) == ["munge.key"]
+
+    # Root may search every folder.
+    def refused(path: Path) -> bool:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "exists", refused)
+    assert present_secrets(str(tmp_path), ["munge.key", "ssh_ca"]) == []

@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 import pytest
+import yaml
 from executables import executable
 from plays import played
 from templates import TOP
@@ -61,3 +62,48 @@ def test_wrong_options_are_the_only_failure_and_no_node_is_drained(
     assert said in text
     assert "has no attribute" not in text
     assert not (tmp_path / "asked").exists()
+
+
+@pytest.mark.parametrize(
+    ("reason", "replaced"),
+    [
+        ("busbar: repair", True),
+        ("busbar: repair : Not responding", True),
+        ("fan broken, Meyer", False),
+        ("none", False),
+    ],
+)
+def test_a_node_that_is_not_repaired_shows_why_unless_an_admin_drained_it(
+    tmp_path: Path, reason: str, *, replaced: bool
+) -> None:
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    lines = "".join(f"echo '{node}|{reason}'\n" for node in ("gpu1", "gpu2"))
+    executable(programs / "sinfo", f"#!/bin/sh\necho 'xgpu1|busbar: repair'\n{lines}")
+    executable(programs / "scontrol", f'#!/bin/sh\necho "$@" >>{tmp_path}/asked\n')
+    tasks = yaml.safe_load((TOP / "playbooks/tasks/repair_resume.yml").read_text(encoding="utf-8"))
+    wanted = ("Find out who drained", "Restore the drain reason")
+    play = [
+        {
+            "hosts": "gpu1",
+            "gather_facts": False,
+            "vars": {
+                "__repair_nodes_controller": "gpu1",
+                "__repair_nodes_reason": "busbar: repair",
+                "__repair_nodes_done": True,
+                "__service_problem": "Run the health check: 'disk | full'",
+                "__repair_nodes_claimed": ["gpu2"],
+                "__repair_nodes_lost": {"gpu2": "became unreachable: power it on"},
+            },
+            "tasks": [task for task in tasks if any(words in task["name"] for words in wanted)],
+        }
+    ]
+    code, text = played(tmp_path, play, "gpu1", PATH=f"{programs}:{os.environ['PATH']}")
+    assert code == 0, text
+    asked = (tmp_path / "asked").read_text().splitlines() if (tmp_path / "asked").exists() else []
+    failed = "Reason=busbar health: repair failed:"
+    expected = [
+        f"update NodeName=gpu1 {failed} Run the health check: 'disk full'",
+        f"update NodeName=gpu2 {failed} became unreachable: power it on",
+    ]
+    assert asked == (expected if replaced else [])

@@ -275,12 +275,13 @@ def main() -> None:
         module.exit_json(changed=bool(updated), nodes=wanted, drained=drained, before=before, would=would)
     queue = wait_for_jobs(module, wanted)
     if left := jobs_left(queue):
-        names = ",".join(wanted)
+        # Nodes that an admin drained stay out of service.
+        ours = [name for name in wanted if name in drained or known[name][1].startswith(reason)]
+        resume_words = f", or resume the nodes: scontrol update nodename={','.join(ours)} state=resume" if ours else ""
         module.fail_json(
-            msg=f"{names}: {', '.join(left)}, after {module.params['wait_s']} s. No job was cancelled, and "
-            f"the nodes stay drained. Run again later or with a larger {module.params['wait_key']}, "
-            f"cancel the jobs (scancel), or resume the nodes: scontrol update nodename={names} "
-            "state=resume",
+            msg=f"{','.join(wanted)}: {', '.join(left)}, after {module.params['wait_s']} s. No job was cancelled, and "
+            f"the nodes stay drained. Run again later or with a larger {module.params['wait_key']}, or "
+            f"cancel the jobs (scancel){resume_words}",
             nodes=wanted,
             drained=drained,
             before=before,

@@ -123,6 +123,25 @@ def test_jobs_that_stay_are_named_and_none_is_ended(slurm: Slurm, run: Any) -> N
 
 
 @pytest.mark.parametrize(
+    ("gpu1", "remedy"),
+    [
+        ("idle|none", "(scancel), or resume the nodes: scontrol update nodename=gpu1 state=resume"),
+        (f"draining|{REASON}", "(scancel), or resume the nodes: scontrol update nodename=gpu1 state=resume"),
+        ("drained|bad psu", "or cancel the jobs (scancel)"),
+    ],
+)
+def test_the_remedy_does_not_resume_a_node_that_an_admin_drained(
+    slurm: Slurm,
+    run: Any,  # noqa: ANN401
+    gpu1: str,
+    remedy: str,
+) -> None:
+    (slurm.folder / "sinfo.answer").write_text(f"gpu1|{gpu1}\ngpu2|down|bad board\ngpu3|drained|fan broken\n")
+    slurm.jobs("41|alice|gpu[1-3]\n")
+    assert run("gpu[1-3]")["msg"].endswith(remedy)
+
+
+@pytest.mark.parametrize(
     ("nodes", "queue", "would"),
     [
         (

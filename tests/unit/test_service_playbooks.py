@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 import yaml
+from ansible_collections.busbar.cluster.plugins.module_utils.slurm.busbar_drain_reasons import is_unfinished
 from executables import executable
 from plays import played
 from templates import TOP
@@ -107,3 +108,15 @@ def test_a_node_that_is_not_repaired_shows_why_unless_an_admin_drained_it(
         f"update NodeName=gpu2 {failed} became unreachable: power it on",
     ]
     assert asked == (expected if replaced else [])
+
+
+def test_a_validation_does_not_resume_the_nodes_of_an_interrupted_run() -> None:
+    reasons = [
+        yaml.safe_load((TOP / f"playbooks/vars/{name}.yml").read_text(encoding="utf-8"))[f"__{name}_reason"]
+        for name in ("update_nodes", "repair_nodes", "upgrade_slurm")
+    ]
+    (first, *_plays) = yaml.safe_load((TOP / "playbooks/replace_node.yml").read_text(encoding="utf-8"))
+    drains = [task.get("busbar.cluster.slurm_drain") for task in first["tasks"]]
+    reasons += [drain["reason"] for drain in drains if drain]
+    assert [reason for reason in reasons if not is_unfinished(reason)] == []
+    assert len(reasons) == 4

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ..slurm.busbar_drain_reasons import REPAIR_REASON
 from ..slurm.jobs import jobs_on, parse_nodes
 from .drain_policy import PREFIX
 from .finding import ISOLATE, RESET
@@ -22,8 +23,6 @@ __all__ = [
     "repair_plan",
 ]
 
-# Prefix of the drain reason of a node under repair.
-_REPAIR_REASON = "busbar: repair"
 BEGAN = "began"
 _WINDOW_S = 7 * 24 * 3600
 # A cluster of a thousand nodes with one repair per node and week exceeds this in a year.
@@ -103,7 +102,7 @@ def repair_plan(
     skipped: dict[str, str] = {}
     for name in requested or [name for name in cluster["compute"] if name in known]:
         state, reason = known[name]
-        goes_on = reason.startswith(_REPAIR_REASON)
+        goes_on = reason.startswith(REPAIR_REASON)
         ours = state.startswith(("drain", "down")) and (goes_on or reason.startswith(PREFIX))
         if not ours:
             if requested:

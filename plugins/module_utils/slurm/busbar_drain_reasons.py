@@ -2,10 +2,24 @@
 
 from __future__ import annotations
 
-__all__ = ["NEW_REASON", "NEW_RESERVATION", "UPGRADE_REASON", "is_new", "is_untested", "new_reason"]
+__all__ = [
+    "NEW_REASON",
+    "NEW_RESERVATION",
+    "REPAIR_REASON",
+    "UPDATE_REASON",
+    "UPGRADE_REASON",
+    "is_new",
+    "is_unfinished",
+    "is_untested",
+    "new_reason",
+]
 
 NEW_REASON = "busbar: new"
 UPGRADE_REASON = "busbar: upgrade of Slurm"
+UPDATE_REASON = "busbar: update"
+REPAIR_REASON = "busbar: repair"
+# The reasons of playbooks that run or were interrupted; only the same playbook resumes these nodes.
+_UNFINISHED = frozenset({UPGRADE_REASON, UPDATE_REASON, REPAIR_REASON, "busbar: its machine is replaced"})
 # This reservation keeps other jobs off a new node while it is resumed for a test.
 NEW_RESERVATION = "busbar-new"
 
@@ -21,6 +35,11 @@ def is_untested(reason: str) -> bool:
     If a drained node stops responding, slurmctld appends a reason after " : " (seen with 24.11).
     """
     return reason.partition(" : ")[0] == NEW_REASON
+
+
+def is_unfinished(reason: str) -> bool:
+    """Return whether a playbook that changes the node has not finished."""
+    return reason.partition(" : ")[0] in _UNFINISHED
 
 
 def new_reason(why: str) -> str:

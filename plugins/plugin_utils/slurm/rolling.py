@@ -9,14 +9,13 @@ import math
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ...module_utils.slurm.busbar_drain_reasons import UPDATE_REASON
 from ...module_utils.slurm.jobs import jobs_on, parse_nodes
 from ..engine.common.hostlist import fold_hosts, unfold_hosts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-# Prefix of the drain reasons of an update.
-UPDATE_REASON = "busbar: update"
 _SHARE = re.compile(r"([0-9]+(?:\.[0-9]+)?) *%")
 _NUMBER = re.compile(r"[0-9]+")
 _ALL = 100.0
@@ -187,6 +186,7 @@ def _skipped(where: _Cluster, wanted: Sequence[str], known: Mapping[str, tuple[s
 
 
 def _is_own(node: tuple[str, str]) -> bool:
+    # The reason of a failed update begins with it.
     return node[1].startswith(UPDATE_REASON)
 
 

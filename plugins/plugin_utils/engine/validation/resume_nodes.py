@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from ....module_utils.slurm.busbar_drain_reasons import NEW_REASON, is_new, new_reason
+from ....module_utils.slurm.busbar_drain_reasons import NEW_REASON, is_new, is_unfinished, new_reason
 from ....module_utils.slurm.driver_drain import DRAIN_REASON
 from ....module_utils.slurm.reservation import NO_REASON
 from .nccl_judge import FAIL, PASS
@@ -26,9 +26,11 @@ _NOT_RESOLVED = (DRAIN_REASON, "busbar: MIG layout", "busbar: leaves the cluster
 
 
 def keeps_reason(state: State, node: str) -> bool:
-    """Return whether a node was drained by an admin or Slurm, so that its drain reason is kept."""
+    """Return whether an admin, Slurm or an unfinished playbook drained a node, so that its drain reason is kept."""
     reason = state["held"].get(node)
-    return reason is not None and (not reason.startswith(OWN_REASON) or reason.startswith(_NOT_RESOLVED))
+    if reason is None:
+        return False
+    return not reason.startswith(OWN_REASON) or reason.startswith(_NOT_RESOLVED) or is_unfinished(reason)
 
 
 def slurm_reason(words: str) -> str:

@@ -73,6 +73,12 @@ def test_what_a_human_drained_is_his_unless_an_option_says_so(policy: str, resum
         ("busbar: MIG layout", True),
         ("busbar: leaves the cluster", True),
         ("busbar: was drained before its validation", True),
+        ("busbar: update", True),
+        ("busbar: update : Not responding", True),
+        ("busbar: update failed: became unreachable", False),
+        ("busbar: repair", True),
+        ("busbar: upgrade of Slurm", True),
+        ("busbar: its machine is replaced", True),
     ],
 )
 def test_a_drain_that_good_figures_do_not_answer_keeps_its_reason(reason: str, *, kept: bool) -> None:

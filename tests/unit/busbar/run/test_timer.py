@@ -122,7 +122,7 @@ def test_idle_nodes_are_tested_on_a_schedule(tmp_path: Path, systemd: Path, caps
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ([], "set slurm_checks_partition (such as checks)"),
+        ([], "set slurm_checks_partition (for example, to checks)"),
         (["-K"], "--ask-become-pass cannot be combined with --schedule: use --become-password-file FILE"),
         (["-i", "gpu1,gpu2"], "needs exactly one inventory file or folder"),
     ],

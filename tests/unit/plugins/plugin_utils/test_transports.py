@@ -78,13 +78,13 @@ def test_an_interruption_leaves_what_was_gathered_and_no_job(site: Site, number:
 def test_a_limit_is_a_limit_for_all_that_runs(site: Site) -> None:
     site.prints("cluster", "", "sleep 300")
     began = time.monotonic()
-    site.validate(stages=["cluster"], time_limit=12)
-    assert time.monotonic() - began < 60
+    site.validate(stages=["cluster"], time_limit=30)
+    assert time.monotonic() - began < 120
     found = site.report
     assert found["verdict"] == "INCONCLUSIVE"
     assert found["tests"][0]["reason"] == "cut off: the time limit of the validation was reached"
-    assert found["tests"][0]["job"]["seconds"] <= 12
-    assert found["stopped"] == "the time limit of 12 s for all tests cut short cluster"
+    assert found["tests"][0]["job"]["seconds"] <= 30
+    assert found["stopped"] == "the time limit of 30 s for all tests cut short cluster"
     assert "--time=1 " in (site.work / "1" / "asked").read_text(encoding="utf-8")
     assert site.running() == []
 

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from ansible_collections.busbar.cluster.plugins.plugin_utils.run_lock import (
@@ -71,10 +72,10 @@ def test_a_user_who_can_only_read_the_lock_sees_that_it_is_held(
     opened = os.open
 
     # Root may write every file.
-    def readable(name: object, flags: int, *more: int) -> int:
+    def readable(name: Any, flags: int, *more: int) -> int:  # noqa: ANN401
         if name == path and flags & (os.O_RDWR | os.O_WRONLY):
             raise PermissionError(13, "Permission denied", str(name))
-        return opened(name, flags, *more)  # type: ignore[call-overload,no-any-return]
+        return opened(name, flags, *more)
 
     monkeypatch.setattr(os, "open", readable)
     with pytest.raises(LockedError):

@@ -165,7 +165,7 @@ def test_a_taken_uid_names_the_way_to_rename_a_user() -> None:
 
 def test_a_changed_home_is_reported_if_the_former_one_exists() -> None:
     user = {**ALICE, "home": "/shared/home/alice"}
-    plan = _plan([user], {"alice": ALICE_THERE}, {"research": 2000})
+    plan: dict[str, Any] = _plan([user], {"alice": ALICE_THERE}, {"research": 2000})
     assert plan["former_homes"] == ["the home of alice changes from /home/alice to /shared/home/alice"]
     assert [each["home"] for each in plan["users"]] == ["/shared/home/alice"]
     assert _plan([user], {"alice": {**ALICE_THERE, "home_exists": False}}, {"research": 2000})["former_homes"] == []

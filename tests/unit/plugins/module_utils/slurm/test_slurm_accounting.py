@@ -203,7 +203,7 @@ def test_entries_that_only_the_database_contains_can_be_used() -> None:
     assert plan(held(), "c", [kid], [], [low])
 
 
-def test_a_removed_user_makes_room_for_another_name_of_the_same_uid() -> None:
-    users = [{"name": "alicia", "accounts": ["research"]}, {"name": "alice", "state": "absent"}]
+def test_users_are_removed_before_others_are_added() -> None:
+    users: list[dict[str, Any]] = [{"name": "alicia", "accounts": ["research"]}, {"name": "alice", "state": "absent"}]
     commands = plan(held(), "c", [RESEARCH], users, [])
     assert [words[:3] for words in commands] == [["delete", "user", "where"], ["add", "user", "alicia"]]

@@ -1,4 +1,4 @@
-"""A real Chromium, and pages to open in it."""
+"""Fixtures of the browser tests: a Chromium and report pages."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ OPTIONS = (
 
 @pytest.fixture(scope="session")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[webdriver.Chrome]:
-    """One browser for all tests; each opens its own page."""
+    """Return one browser for all tests; each test opens its own page."""
     if shutil.which(CHROMIUM) is None or shutil.which(DRIVER) is None:
         pytest.skip("no Chromium here: install chromium and chromium-driver")
     options = webdriver.ChromeOptions()
@@ -51,7 +51,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[webdriver.Chro
 
 
 def evil() -> dict[str, Any]:
-    """A report in which whatever a cluster can say tries to be more than text."""
+    """Return a report whose texts from the cluster try to inject HTML, scripts and templates."""
     name = f"gpu1{EVIL}</script><script>window.stolen=2</script><a href='https://example.com/'>x</a>"
     report = of_pairs(3)
     report["tests"].append({**small()["tests"][0], "name": name, "nodes": [name], "tail": [name, "{{ 7 * 7 }}"]})
@@ -68,7 +68,7 @@ def evil() -> dict[str, Any]:
 
 @pytest.fixture(scope="session")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """The pages of some reports, by name."""
+    """Return the pages of several reports by name."""
     place = tmp_path_factory.mktemp("reports")
     old = [small(f"2026-11-{day}T08:00:00Z") for day in range(10, 15)]
     hosts = [f"gpu{number}" for number in range(1, 601)]

@@ -1,4 +1,4 @@
-"""The documentation's site in a real browser, opened as files; and the picture of a report that it shows."""
+"""Tests of the built documentation site in a browser, opened as files, and of its screenshot of a report."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ MOST_BYTES = 120_000
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The built site."""
+    """Return the folder of the built site."""
     folder = tmp_path_factory.mktemp("site")
     run = [sys.executable, "-m", "devel.docs_site", str(folder)]
     subprocess.run(run, check=True, timeout=300, env={**os.environ, "PYTHONPATH": str(TOP / "scripts")})
     return folder
 
 
-def test_it_needs_no_other_host(browser: Chrome, site: Path) -> None:
+def test_pages_load_nothing_from_other_hosts(browser: Chrome, site: Path) -> None:
     for name in ("index.html", "gpus.html", "roles/slurm.html", "alerts.html"):
         opened(browser, site / name)
         assert {url.partition(":")[0] for url in requests(browser)} <= {"file", "data"}
         assert complaints(browser) == []
 
 
-def test_the_search_finds_pages_without_a_server(browser: Chrome, site: Path) -> None:
+def test_search_finds_pages_without_a_server(browser: Chrome, site: Path) -> None:
     opened(browser, site / "index.html")
     browser.find_element(By.CSS_SELECTOR, ".sidebar-search").send_keys("mig_layout\n")
 
-    # What is found is shown one after the other, in elements that may be replaced meanwhile.
+    # Search results appear one by one in elements that may be replaced meanwhile.
     def shown() -> list[str]:
         texts: list[str] = browser.execute_script(
             "return [...document.querySelectorAll('#search-results ul.search li a')].map((each) => each.textContent)"
@@ -52,8 +52,8 @@ def test_the_search_finds_pages_without_a_server(browser: Chrome, site: Path) ->
     assert {url.partition(":")[0] for url in requests(browser)} <= {"file", "data"}
 
 
-def test_the_picture_of_a_report_is_there_and_small(browser: Chrome, pages: dict[str, Path]) -> None:
-    """`scripts/docs picture` takes it anew: this test with BUSBAR_PICTURE set to the file."""
+def test_screenshot_of_report_exists_and_is_small(browser: Chrome, pages: dict[str, Path]) -> None:
+    """`scripts/docs picture` updates the screenshot by running this test with BUSBAR_PICTURE set to the file."""
     target = os.environ.get("BUSBAR_PICTURE")
     if target:
         opened(browser, pages["slow"])

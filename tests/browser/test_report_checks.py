@@ -1,4 +1,4 @@
-"""Bandwidth matrices and diagnoses of single nodes on the report's page, in a real browser."""
+"""Tests of bandwidth matrices and single-node diagnoses on the report page in a browser."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ if TYPE_CHECKING:
 
 
 def card(browser: Chrome, name: str) -> WebElement:
-    """The card of a check."""
+    """Return the card of a check."""
     cards = browser.find_elements(By.CSS_SELECTOR, "#checks details.test")
     return next(item for item in cards if item.find_element(By.TAG_NAME, "strong").text == name)
 
 
 def matrix(browser: Chrome, name: str, number: int) -> WebElement:
-    """A drawn matrix of a check, counted from 0."""
+    """Return a drawn matrix of a check by index."""
     item = card(browser, name)
     browser.execute_script("arguments[0].open = true", item)
     place = item.find_elements(By.CSS_SELECTOR, ".plot.matrix")[number]
     return drawn(browser, f".plot[data-figure='{place.get_attribute('data-figure')}']")
 
 
-def test_the_slow_pair_is_framed_and_its_value_is_written_in_the_cell(browser: Chrome, pages: dict[str, Path]) -> None:
+def test_slow_pair_is_framed_and_its_cell_shows_the_value(browser: Chrome, pages: dict[str, Path]) -> None:
     opened(browser, pages["checks"])
     place = matrix(browser, "p2p-gpu2", 1)
     until(browser, lambda: place.find_elements(By.CSS_SELECTOR, ".heatmap-label text"))
@@ -51,7 +51,7 @@ def test_the_slow_pair_is_framed_and_its_value_is_written_in_the_cell(browser: C
     assert complaints(browser) == []
 
 
-def test_hovering_a_cell_tells_its_gpus(browser: Chrome, pages: dict[str, Path]) -> None:
+def test_hovering_a_cell_shows_its_gpus(browser: Chrome, pages: dict[str, Path]) -> None:
     opened(browser, pages["checks"])
     place = matrix(browser, "p2p-gpu2", 1)
     area = place.find_element(By.CSS_SELECTOR, ".nsewdrag")
@@ -71,7 +71,7 @@ def test_culprits_and_table_name_the_check(browser: Chrome, pages: dict[str, Pat
     assert "p2p" in browser.find_element(By.ID, "limits").text
 
 
-def test_a_diagnosis_is_a_table_with_failures_first(browser: Chrome, pages: dict[str, Path]) -> None:
+def test_diagnosis_table_lists_failures_first(browser: Chrome, pages: dict[str, Path]) -> None:
     opened(browser, pages["checks"])
     item = card(browser, "dcgm_diag-gpu3")
     browser.execute_script("arguments[0].open = true; arguments[0].scrollIntoView()", item)

@@ -1,4 +1,4 @@
-"""The report's page as a person sees it, in a real browser."""
+"""Tests of the report page in a browser."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from selenium.webdriver import Chrome
 
 
-def test_it_opens_with_the_verdict_and_the_culprits(browser: Chrome, pages: dict[str, Path]) -> None:
+def test_page_opens_with_verdict_and_culprits(browser: Chrome, pages: dict[str, Path]) -> None:
     opened(browser, pages["slow"])
     assert browser.find_element(By.ID, "verdict").text == "FAIL"
     assert browser.title == "FAIL: validation of alpha"
@@ -28,7 +28,7 @@ def test_it_opens_with_the_verdict_and_the_culprits(browser: Chrome, pages: dict
     assert complaints(browser) == []
 
 
-def test_it_shows_what_became_of_nodes_and_what_is_not_certain(browser: Chrome, pages: dict[str, Path]) -> None:
+def test_page_shows_node_changes_and_doubts(browser: Chrome, pages: dict[str, Path]) -> None:
     opened(browser, pages["slow"])
     assert [item.text.splitlines() for item in browser.find_elements(By.CSS_SELECTOR, "#doubts li")] == [
         ["gpu[1-2]", "comes and goes"],
@@ -57,7 +57,7 @@ def test_curves_floor_and_ceiling_are_drawn_and_hovering_shows_values(browser: C
     assert "out-of-place" in hovered(place)
 
 
-def test_the_map_of_pairs_shows_the_slow_node(browser: Chrome, pages: dict[str, Path]) -> None:
+def test_pair_map_shows_the_slow_node(browser: Chrome, pages: dict[str, Path]) -> None:
     opened(browser, pages["pairs"])
     place = drawn(browser, ".pairs .plot")
     assert place.find_elements(By.CSS_SELECTOR, ".heatmaplayer image, .heatmaplayer path")
@@ -77,7 +77,7 @@ def column(browser: Chrome, name: str) -> list[str]:
     return [cell.text for cell in browser.find_elements(By.CSS_SELECTOR, f"#table tbody td.c-{name}")]
 
 
-def test_the_table_sorts_and_filters(browser: Chrome, pages: dict[str, Path]) -> None:
+def test_table_sorts_and_filters(browser: Chrome, pages: dict[str, Path]) -> None:
     opened(browser, pages["slow"])
     assert column(browser, "verdict")[0] == "FAIL"
     button = browser.find_element(By.CSS_SELECTOR, "#table th.c-busbw button")
@@ -94,7 +94,7 @@ def test_the_table_sorts_and_filters(browser: Chrome, pages: dict[str, Path]) ->
 
 
 @pytest.mark.parametrize("name", ["slow", "pairs", "evil"])
-def test_a_phone_needs_no_sideways_scroll(browser: Chrome, pages: dict[str, Path], name: str) -> None:
+def test_page_fits_a_phone_without_horizontal_scrolling(browser: Chrome, pages: dict[str, Path], name: str) -> None:
     opened(browser, pages[name], width=360, height=740)
     drawn(browser, "details[open] .plot")
     width, inner = browser.execute_script("return [document.documentElement.scrollWidth, innerWidth]")
@@ -102,7 +102,7 @@ def test_a_phone_needs_no_sideways_scroll(browser: Chrome, pages: dict[str, Path
     assert browser.execute_script("return parseFloat(getComputedStyle(document.body).fontSize)") >= 15
 
 
-def test_nothing_leaves_the_file(browser: Chrome, pages: dict[str, Path]) -> None:
+def test_page_loads_nothing_from_other_hosts(browser: Chrome, pages: dict[str, Path]) -> None:
     opened(browser, pages["slow"])
     drawn(browser, "details.test .plot")
     drawn(browser, "#history .plot")
@@ -113,7 +113,7 @@ def test_nothing_leaves_the_file(browser: Chrome, pages: dict[str, Path]) -> Non
     assert [entry["name"] for entry in entries if not entry["name"].startswith(("data:", "blob:"))] == []
 
 
-def test_text_from_the_cluster_is_only_text(browser: Chrome, pages: dict[str, Path]) -> None:
+def test_text_from_the_cluster_is_escaped(browser: Chrome, pages: dict[str, Path]) -> None:
     opened(browser, pages["evil"])
     for selector in (".pairs .plot", "details[open] .plot"):
         place = drawn(browser, selector)
@@ -128,7 +128,7 @@ def test_text_from_the_cluster_is_only_text(browser: Chrome, pages: dict[str, Pa
     assert [url for url in requests(browser) if "://" in url and not url.startswith("file:")] == []
 
 
-def test_hundreds_of_nodes_open_quickly(browser: Chrome, pages: dict[str, Path]) -> None:
+def test_page_with_hundreds_of_nodes_opens_quickly(browser: Chrome, pages: dict[str, Path]) -> None:
     began = time.monotonic()
     opened(browser, pages["many"])
     drawn(browser, "details[open] .plot")
@@ -138,9 +138,9 @@ def test_hundreds_of_nodes_open_quickly(browser: Chrome, pages: dict[str, Path])
     assert len(browser.find_elements(By.CSS_SELECTOR, "svg.main-svg")) < 40
 
 
-def test_the_library_of_figures_runs_when_one_is_to_be_seen(browser: Chrome, pages: dict[str, Path]) -> None:
+def test_plotly_loads_when_a_figure_becomes_visible(browser: Chrome, pages: dict[str, Path]) -> None:
     opened(browser, pages["many"])
-    # The observer of figures has told all that are in sight once a second frame is painted.
+    # The IntersectionObserver has reported all visible figures once a second frame is painted.
     frames = "const done = arguments[0]; requestAnimationFrame(() => requestAnimationFrame(() => done()))"
     browser.execute_async_script(frames)
     assert browser.execute_script("return typeof Plotly") == "undefined"
@@ -149,7 +149,7 @@ def test_the_library_of_figures_runs_when_one_is_to_be_seen(browser: Chrome, pag
     assert complaints(browser) == []
 
 
-def test_printing_draws_the_figures_that_nobody_has_seen(browser: Chrome, pages: dict[str, Path]) -> None:
+def test_printing_draws_figures_not_yet_scrolled_to(browser: Chrome, pages: dict[str, Path]) -> None:
     opened(browser, pages["slow"])
     place = browser.find_element(By.CSS_SELECTOR, "#history .plot")
     assert place.find_elements(By.CSS_SELECTOR, "svg.main-svg") == []
@@ -158,7 +158,7 @@ def test_printing_draws_the_figures_that_nobody_has_seen(browser: Chrome, pages:
     assert complaints(browser) == []
 
 
-def test_the_rest_of_a_long_table_comes_when_it_is_asked_for(browser: Chrome, pages: dict[str, Path]) -> None:
+def test_long_table_loads_remaining_rows_on_request(browser: Chrome, pages: dict[str, Path]) -> None:
     opened(browser, pages["many"])
     assert "The first 500 of 600 rows." in browser.find_element(By.ID, "tests").text
     assert "The first 500 of 600 rows." in browser.find_element(By.ID, "history").text

@@ -1,4 +1,4 @@
-"""The shared tree on the report's page, in a real browser."""
+"""Tests of the shared storage section on the report page in a browser."""
 
 from __future__ import annotations
 

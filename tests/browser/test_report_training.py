@@ -1,4 +1,4 @@
-"""A training on the report's page, in a real browser."""
+"""Tests of the training section on the report page in a browser."""
 
 from __future__ import annotations
 

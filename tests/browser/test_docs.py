@@ -52,7 +52,7 @@ def test_search_finds_pages_without_a_server(browser: Chrome, site: Path) -> Non
     assert {url.partition(":")[0] for url in requests(browser)} <= {"file", "data"}
 
 
-def test_screenshot_of_report_exists_and_is_small(browser: Chrome, pages: dict[str, Path]) -> None:
+def test_picture_of_report_exists_and_is_small(browser: Chrome, pages: dict[str, Path]) -> None:
     """`scripts/docs picture` updates the screenshot by running this test with BUSBAR_PICTURE set to the file."""
     target = os.environ.get("BUSBAR_PICTURE")
     if target:

@@ -1,4 +1,4 @@
-"""The real Enroot and Pyxis: built from upstream's sources, used as a scientist does, and by a validation."""
+"""Tests of the real Enroot and Pyxis, built from upstream's sources: used by a user, and by a validation."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 FOLDER = "/shared/busbar-real"
 IMAGE = f"{FOLDER}/node.sqsh"
-# Directories on which Enroot mounts something: an image without them can be started, but not saved.
+# Directories on which Enroot mounts something: an image without them starts but cannot be saved.
 POINTS = ("proc", "sys", "dev", "tmp", "run", "root", "home")
 OUT = ("share/doc", "share/man", "share/locale", "lib/modules", "include")
 SECRETS = ("shadow", "gshadow", "slurm", "ssh", "munge", "busbar", "enroot")
@@ -33,8 +33,8 @@ from mpi4py import MPI
 world = MPI.COMM_WORLD
 print(world.size, world.allreduce(world.rank))
 """
-# Takes the arguments of nccl-tests and measures with the program of the backend mpi, since the sandbox has no GPU.
-# Gigabytes for GPUs become megabytes: the ranks hold the messages in the memory of this machine.
+# Takes the arguments of nccl-tests and measures with the program of the backend mpi, since the sandbox has no GPU. It
+# replaces gigabytes by megabytes, because the ranks hold the messages in the memory of this machine.
 MEASURES = """\
 #!/bin/sh
 words=
@@ -51,13 +51,13 @@ exec /usr/local/bin/busbar_collectives "$(basename "$0" _perf)" $words -s 0.2
 
 @pytest.fixture(scope="session")
 def options() -> dict[str, Any]:
-    """Two options, and where the archives are if not upstream; comes before the sandbox, so that a skip is cheap."""
+    """Return the options, with the archives if not from upstream; precedes the sandbox, so that a skip is cheap."""
     return {"enroot_enabled": True, "pyxis_enabled": True, **container_options()}
 
 
 @pytest.fixture(scope="session")
 def site(options: dict[str, Any], sandbox: Cluster) -> Cluster:
-    """The sandbox with both installed, and an image that has what the nodes have."""
+    """Return the sandbox with Enroot and Pyxis, and an image with the contents of the nodes."""
     succeeded(sandbox.playbook("containers.yml", "-e", json.dumps(options), timeout=1800))
     outs = [f"usr/{name}" for name in OUT] + [f"etc/{name}" for name in SECRETS] + [f"var/{name}" for name in VARIABLE]
     points = " ".join(f"-p '{name} d 755 0 0'" for name in POINTS)
@@ -89,13 +89,13 @@ def test_a_second_run_changes_nothing(site: Cluster, options: dict[str, Any]) ->
 
 
 @pytest.mark.parametrize("mpi", ["", "--mpi=pmix"])
-def test_ranks_of_two_nodes_meet_in_containers(site: Cluster, mpi: str) -> None:
+def test_ranks_of_two_nodes_communicate_in_containers(site: Cluster, mpi: str) -> None:
     program = shlex.quote(RANKS)
     done = srun(site, f"{STEP} {mpi} -N2 --ntasks-per-node=2 --overcommit python3 -c {program}")
     assert done.stdout.splitlines() == ["4 6"] * 4
 
 
-def test_a_job_sees_its_mounts_and_its_gpus_alone(site: Cluster) -> None:
+def test_job_sees_only_its_mounts_and_its_gpus(site: Cluster) -> None:
     srun(site, "mkdir -p data && echo given >data/x")
     step = f"{STEP} --gres=gpu:1 --container-mounts=$HOME/data:/data:ro"
     done = srun(site, f"{step} sh -c 'cat /data/x; nvidia-smi -L | wc -l; touch /data/y'", check=False)
@@ -103,7 +103,7 @@ def test_a_job_sees_its_mounts_and_its_gpus_alone(site: Cluster) -> None:
     assert "Read-only file system" in done.stderr
 
 
-def test_a_changed_container_is_saved_and_runs_on_the_other_node(site: Cluster) -> None:
+def test_changed_container_is_saved_and_runs_on_another_node(site: Cluster) -> None:
     saved = "--container-writable --container-save=$HOME/saved.sqsh"
     srun(site, f"rm -f saved.sqsh; {STEP} -w gpu1 {saved} sh -c 'echo changed >/root/mark'")
     step = "srun --quiet --mem=2G -w gpu2 --container-image=$HOME/saved.sqsh"
@@ -120,15 +120,15 @@ def test_users_do_not_share_containers_of_the_same_name(site: Cluster) -> None:
         srun(site, "srun --quiet -w gpu1 enroot remove -f pyxis_same", user=user)
 
 
-def test_a_missing_image_is_reported(site: Cluster) -> None:
+def test_missing_image_is_reported(site: Cluster) -> None:
     done = srun(site, f"srun --quiet --mem=2G --container-image={FOLDER}/none.sqsh true", check=False)
     assert done.returncode
     assert f"No such file or directory: {FOLDER}/none.sqsh" in done.stderr
 
 
 def validate(site: Cluster, **change: object) -> dict[str, Any]:
-    """Validate in a container; the report."""
-    # The backend nccl expects larger messages than those of QUICK, and GPUs, whose speed is steady.
+    """Validate in a container and return the report."""
+    # Unlike QUICK, the backend nccl expects larger messages, and GPUs with steady speed.
     processors = {"validation_min_bytes": "1M", "validation_spread_limit": 100}
     given = {"validation_backend": "nccl", "validation_image": IMAGE, **processors, **change}
     done = site.busbar("provision", "validate", "-i", str(site.inventory), "-e", json.dumps(given), *QUICK)
@@ -138,21 +138,21 @@ def validate(site: Cluster, **change: object) -> dict[str, Any]:
     return report
 
 
-def test_a_validation_passes_in_a_container(site: Cluster) -> None:
+def test_validation_passes_in_a_container(site: Cluster) -> None:
     report = validate(site, validation_binary="/opt/nccl_tests/build/all_reduce_perf")
     assert report["verdict"] == "PASS", report
     assert site.exec("gpu1", "ls /var/lib/enroot/data/user-470", check=False).stdout == ""
 
 
-def test_a_validation_in_an_image_that_is_not_there_says_so(site: Cluster) -> None:
+def test_validation_reports_a_missing_image(site: Cluster) -> None:
     wrong = f"{FOLDER}/none.sqsh"
     report = validate(site, validation_binary="/opt/nccl_tests/build/all_reduce_perf", validation_image=wrong)
     assert report["verdict"] == "INCONCLUSIVE"
     assert f"No such file or directory: {wrong}" in report["reason"]
 
 
-def test_an_ordinary_user_proves_nodes_with_an_image(site: Cluster, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """The speed of processors is not steady, so any verdict counts."""
+def test_ordinary_user_proves_nodes_with_an_image(site: Cluster, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """The speed of CPUs varies, so any verdict is accepted."""
     alice = install_wheel(site, tmp_path_factory)
     site.wait_idle()
     done = alice.run(f"busbar prove --nodes 2 --floor 0.0001 --image {IMAGE}")
@@ -168,7 +168,7 @@ def test_an_ordinary_user_proves_nodes_with_an_image(site: Cluster, tmp_path_fac
 
 @pytest.fixture(scope="module")
 def nccl_tests(site: Cluster) -> Iterator[str]:
-    """The folder of the real nccl-tests and NCCL in an image: bin/ with the programs, lib/ with libnccl.so.2."""
+    """Return an image with the real nccl-tests and NCCL in a folder: bin/ with the programs, lib/ with libnccl.so.2."""
     archive = real_package("nccl-tests-*.tar.gz")
     target = f"{site.container('gpu1')}:/root/nccl-tests.tar.gz"
     subprocess.run(["podman", "cp", str(archive), target], check=True, capture_output=True)
@@ -181,7 +181,7 @@ def nccl_tests(site: Cluster) -> Iterator[str]:
     site.exec("gpu1", f"rm -rf {image} /root/nccl-tests.tar.gz")
 
 
-def test_the_real_nccl_tests_without_gpus_are_inconclusive_with_their_reason(site: Cluster, nccl_tests: str) -> None:
+def test_real_nccl_tests_without_gpus_are_inconclusive_with_the_reason(site: Cluster, nccl_tests: str) -> None:
     program = {"validation_binary": "/opt/nccl-tests/bin/all_reduce_perf", "validation_image": nccl_tests}
     report = validate(site, **program, validation_environment={"LD_LIBRARY_PATH": "/opt/nccl-tests/lib"})
     assert report["verdict"] == "INCONCLUSIVE"

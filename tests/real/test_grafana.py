@@ -1,4 +1,4 @@
-"""The real Grafana: takes the role's configuration, reads all dashboards and reaches Prometheus."""
+"""Tests of the real Grafana: it accepts the role's configuration, loads all dashboards and queries Prometheus."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ PASSWORD = "a-long-one-for-Tests"  # noqa: S105 - a made-up one
 
 @pytest.fixture(scope="session")
 def package() -> Path:
-    """Upstream's package; comes before the sandbox, so that a skip is cheap."""
+    """Return upstream's package; requested before the sandbox, so that a skip is cheap."""
     return real_package("grafana_*.deb")
 
 
 @pytest.fixture(scope="module")
 def grafana(package: Path, sandbox: Cluster) -> dict[str, Any]:
-    """The options with which it was installed on the controller."""
+    """Install Grafana on the controller and return the options."""
     target = f"{sandbox.container('ctl')}:{PACKAGE}"
     subprocess.run(["podman", "cp", str(package), target], check=True, capture_output=True)
     version = subprocess.run(["dpkg-deb", "-f", package, "Version"], check=True, capture_output=True, text=True)
@@ -47,7 +47,7 @@ def grafana(package: Path, sandbox: Cluster) -> dict[str, Any]:
 
 
 def ask(sandbox: Cluster, path: str) -> Any:  # noqa: ANN401 - JSON is what it is
-    """What Grafana answers to its administrator."""
+    """Return Grafana's response to its administrator."""
     login = base64.b64encode(f"admin:{PASSWORD}".encode()).decode()
     url = f"http://{load(sandbox.name).address('ctl')}:3000{path}"
     program = (
@@ -63,7 +63,7 @@ def test_a_second_run_changes_nothing(sandbox: Cluster, grafana: dict[str, Any])
     assert {counts["changed"] for counts in recap(done.stdout).values()} == {0}
 
 
-def test_all_dashboards_are_there_and_prometheus_answers(sandbox: Cluster, grafana: dict[str, Any]) -> None:  # noqa: ARG001
+def test_all_dashboards_exist_and_prometheus_answers(sandbox: Cluster, grafana: dict[str, Any]) -> None:  # noqa: ARG001
     shipped = {path.stem for path in (TOP / "roles/grafana/files/dashboards").glob("*.json")}
     found = {item["uid"] for item in ask(sandbox, "/api/search?type=dash-db")}
     assert len(found) == len(shipped), found

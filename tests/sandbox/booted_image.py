@@ -1,8 +1,7 @@
-"""A compute node of the sandbox that booted the image of its cluster: built, served, and started as a container of it.
+"""A sandbox compute node that booted the image of its cluster: built, served, and started as a container.
 
-The file system is what `root.squashfs` has, systemd is the first process, its address comes by DHCP from the server of
-the image, and its configuration from the bundle there. What a container cannot show is firmware, kernel and
-initramfs, as `booted_machine` does.
+The file system is `root.squashfs`, systemd is PID 1, the address comes by DHCP from the image server, and the
+configuration from the bundle there. `booted_machine` also covers firmware, kernel and initramfs.
 """
 
 from __future__ import annotations
@@ -35,13 +34,13 @@ BUILD_TIMEOUT_S = 1800
 
 
 class Booted:
-    """One node more in the sandbox, which boots from the network."""
+    """An additional node of the sandbox that boots from the network."""
 
     mac = "52:54:00:bb:98:01"
     boot_timeout_s = 180
 
     def __init__(self, sandbox: Cluster, folder: Path) -> None:
-        """Write the node into the inventory, and beside it what serves it."""
+        """Write the node into the inventory, and the server's options into a second inventory."""
         self.sandbox, self.folder = sandbox, folder / "published"
         self.former = load(sandbox.name)
         grown = dataclasses.replace(self.former, compute=self.former.compute + 1)
@@ -61,12 +60,12 @@ class Booted:
 
     @property
     def server_options(self) -> dict[str, Any]:
-        """What the role of the server is told besides."""
+        """Return additional options of the server's role."""
         return {}
 
     @property
     def node_options(self) -> dict[str, Any]:
-        """What the inventory says of the node besides."""
+        """Return additional inventory variables of the node."""
         return {}
 
     def _save(self, state: Sandbox) -> None:
@@ -75,28 +74,28 @@ class Booted:
 
     @property
     def public_key(self) -> Path:
-        """With which busbar logs in."""
+        """Return busbar's SSH key."""
         return self.sandbox.state / "ssh" / "id_ed25519.pub"
 
     @property
     def known_hosts(self) -> Path:
-        """What the provisioning host goes by."""
+        """Return the known_hosts file of the provisioning host."""
         return self.sandbox.state / "ssh" / "known_hosts"
 
     @property
     def inventory(self) -> list[str]:
-        """Options that name the inventory with the node."""
+        """Return the options that select the inventory with the node."""
         return ["-i", str(self.sandbox.inventory), "-i", str(self.further)]
 
     def busbar(self, *words: str, also: Path | None = None, timeout: float = 900) -> str:
-        """Run a command on this inventory and one that may say more; it has to end well. Returns what was said."""
+        """Run a command on this inventory and an optional second one, check that it succeeds, and return its output."""
         more = ["-i", str(also)] if also else []
         done = self.sandbox.busbar(*words, *self.inventory, *more, timeout=timeout)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
     def build(self) -> None:
-        """Make bundle and image, and serve them."""
+        """Build bundle and image, and serve them."""
         self.folder.mkdir()
         self.busbar("image", "bundle", str(self.folder))
         words = ("image", "build", str(self.folder), "--like", self.node, "--url", f"http://{self.server}/")
@@ -105,7 +104,7 @@ class Booted:
         self.busbar("provision", "pxe")
 
     def unpack(self) -> None:
-        """Make an image of podman from what machines fetch as their file system."""
+        """Create a podman image from the root file system that machines download."""
         tree = self.folder / "tree"
         squashed = self.folder / "root.squashfs"
         subprocess.run(["unsquashfs", "-quiet", "-no-progress", "-d", tree, squashed], check=True, capture_output=True)
@@ -117,14 +116,14 @@ class Booted:
         subprocess.run(["rm", "-r", tree], check=True)
 
     def boot(self) -> None:
-        """Start the machine, and keep the time at which its SSH answered."""
+        """Start the machine, and record when its SSH answered."""
         state = load(self.sandbox.name)
         cluster.create(state, self.node, self.image, mac=self.mac)
         subprocess.run(["podman", "start", state.container(self.node)], check=True, capture_output=True)
         self.wait_for_ssh()
 
     def wait_for_ssh(self, runs: Callable[[], bool] = lambda: True) -> None:
-        """Keep the time at which the node's SSH answers."""
+        """Record when the node's SSH answers."""
         deadline = time.monotonic() + self.boot_timeout_s
         while not self._answers():
             assert runs(), "the machine has ended"
@@ -144,16 +143,16 @@ class Booted:
         return self.sandbox.exec(self.node, command, check=check, timeout=timeout)
 
     def identity_lines(self) -> Iterable[str]:
-        """Where the node names its host key."""
+        """Return the log lines with the node's host key."""
         return self.on_node("journalctl -b -u busbar-node-identity -o cat").stdout.splitlines()
 
     def fingerprint(self) -> str:
-        """What the node shows on its console."""
+        """Return the fingerprint that the node prints on its console."""
         (line,) = (line for line in self.identity_lines() if "host key of this node" in line)
         return next(word for word in line.split() if word.startswith("SHA256:"))
 
     def bootstrap(self) -> None:
-        """Let the provisioning host know the node's key, as its console shows it."""
+        """Run `busbar ssh bootstrap` with the fingerprint from the node's console."""
         vouched = f"{self.node}={self.fingerprint()}"
         words = ["busbar", "ssh", "bootstrap", "-i", str(self.sandbox.inventory), "--limit", self.node]
         words += ["--key", str(self.public_key), "--known-hosts", str(self.known_hosts), "--fingerprint", vouched]
@@ -163,17 +162,17 @@ class Booted:
         assert done.returncode == 0, done.stdout + done.stderr
 
     def join(self, *options: str, timeout: float = 900) -> str:
-        """Admit the node to the cluster; returns what was said."""
+        """Add the node to the cluster; return the output."""
         self.joined = True
         return self.busbar("provision", "add_nodes", *options, timeout=timeout)
 
     def status(self) -> dict[str, Any]:
-        """What the last pull ended with."""
+        """Return the status of the last pull."""
         found: dict[str, Any] = json.loads(self.on_node(f"cat {STATUS}").stdout)
         return found
 
     def pull(self) -> dict[str, Any]:
-        """Have the node pull as at boot; returns the outcome, with which that of the unit agrees."""
+        """Run a pull on the node as at boot; return its status, which must agree with the unit's result."""
         done = self.on_node("systemctl start busbar-node-pull", check=False, timeout=1800)
         found = self.status()
         assert (done.returncode == 0) == (found["result"] == "applied"), done.stderr
@@ -187,17 +186,17 @@ class Booted:
             subprocess.run(["podman", "cp", str(path), target], check=True)
 
     def take_back(self, *options: str, timeout: float = 900) -> str:
-        """Let the node back into the cluster after a reboot; returns what was said."""
+        """Return the node to service after a reboot; return the output."""
         words = ("provision", "replace_node", "-e", f"replace_node={self.node}")
         return self.busbar(*words, *options, timeout=timeout)
 
     def switch_off(self) -> None:
-        """Take the machine's power away, and all that lies in its memory."""
+        """Power the machine off; its memory is lost."""
         container = load(self.sandbox.name).container(self.node)
         subprocess.run(["podman", "rm", "-f", "-t", "0", "--ignore", container], check=False, capture_output=True)
 
     def remove(self) -> None:
-        """Take all that away: machine, image, server, and the node's place in the inventory."""
+        """Remove machine, image, server, and the node's inventory entry."""
         self.switch_off()
         subprocess.run(["podman", "rmi", "-f", self.image], check=False, capture_output=True)
         units = "busbar-pxe-dhcp.service busbar-pxe-http.service"

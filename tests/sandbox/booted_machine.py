@@ -1,7 +1,7 @@
-"""A compute node of the sandbox that is a machine of QEMU: firmware, iPXE, kernel and initramfs, on the sandbox's wire.
+"""A sandbox compute node that is a QEMU machine with firmware, iPXE, kernel and initramfs, on the sandbox's network.
 
-Its one cable ends in the bridge of the sandbox, where the server of the image answers DHCP. What it has besides is what
-a machine room would give it: the shared tree, here by 9p, a small disk for its identity, and GPUs, here simulated ones.
+Its only link is connected to the bridge of the sandbox, where the image server answers DHCP. It also has a shared tree
+(9p), a small disk for its identity, and simulated GPUs.
 """
 
 from __future__ import annotations
@@ -30,55 +30,55 @@ if TYPE_CHECKING:
 
 __all__ = ["BootedMachine"]
 
-# Half of it is the root file system, of which the preflight wants 2 GiB free.
+# Half of it is the root file system, of which the preflight requires 2 GiB free.
 MEMORY_MIB = 5120
 FIRMWARE = Path("/usr/share/OVMF")
 STATE_DISK = 64 << 20
 STOP_TIMEOUT_S = 30
-# Emulated, the same takes twenty times as long.
+# Emulation takes twenty times as long.
 SSH_TIMEOUT_S = 120
 SHARE = f"systemd.mount-extra=shared:{SHARED}:9p:trans=virtio,version=9p2000.L,msize=131072"
 
 
 class BootedMachine(Booted):
-    """One node more in the sandbox: a machine with firmware and kernel of its own."""
+    """An additional node of the sandbox: a machine with its own firmware and kernel."""
 
     mac = "52:54:00:bb:98:02"
     boot_timeout_s = 900
 
     @property
     def server_options(self) -> dict[str, Any]:
-        """What the role of the server is told besides."""
+        """Return additional options of the server's role."""
         options = {"pxe_server_gateway": f"{self.former.subnet}.1", "pxe_server_dns": [self.dns]}
         return options | {"pxe_server_kernel_options": f"console=ttyS0 {SHARE}"}
 
     @property
     def dns(self) -> str:
-        """The DNS server of the sandbox."""
+        """Return the DNS server of the sandbox."""
         named = self.sandbox.exec(SERVER, "cat /etc/resolv.conf").stdout.split()
         return named[named.index("nameserver") + 1]
 
     @property
     def node_options(self) -> dict[str, Any]:
-        """What differs from a container, which has kernel, clock and swap of its host."""
+        """Return the differences from a container, which shares kernel, clock and swap with its host."""
         return {"ansible_ssh_timeout": SSH_TIMEOUT_S, "hosts_sysctl_apply": True, "node_health_severities": {}}
 
     @property
     def cable(self) -> str:
-        """The interface of this host that is the machine's end of the wire."""
+        """Return the interface of this host for the machine's link."""
         return f"bb{hashlib.sha256(self.sandbox.name.encode()).hexdigest()[:10]}"
 
     @property
     def process_name(self) -> str:
-        """By which its process is known."""
+        """Return its process name."""
         return f"busbar-{self.sandbox.name}-{self.node}"
 
     def at(self, kind: str) -> Path:
-        """A file of the machine."""
+        """Return the path of a file of the machine."""
         return self.folder.parent / f"machine.{kind}"
 
     def boot(self) -> None:
-        """Switch the machine on, and keep the time at which its SSH answered."""
+        """Switch the machine on, and record when its SSH answered."""
         self.plug()
         self.make_disks()
         self.at("console").unlink(missing_ok=True)
@@ -91,7 +91,7 @@ class BootedMachine(Booted):
         self.insert_gpus()
 
     def plug(self) -> None:
-        """Lay the cable from the machine to the bridge of the sandbox."""
+        """Connect the machine to the bridge of the sandbox."""
         network = f"busbar-{self.sandbox.name}"
         shown = ["podman", "network", "inspect", network, "--format", "{{.NetworkInterface}}"]
         bridge = subprocess.run(shown, check=True, capture_output=True, text=True).stdout.strip()
@@ -100,7 +100,7 @@ class BootedMachine(Booted):
         subprocess.run(["ip", "link", "set", self.cable, "master", bridge, "up"], check=True)
 
     def make_disks(self) -> None:
-        """Make what the firmware notes its settings on, and the partition that keeps the machine's identity."""
+        """Create the firmware's settings and the partition that stores the machine's identity."""
         if not self.at("settings").exists():
             shutil.copyfile(FIRMWARE / "OVMF_VARS.fd", self.at("settings"))
         if not self.at("state").exists():
@@ -109,7 +109,7 @@ class BootedMachine(Booted):
             subprocess.run(["mke2fs", "-q", "-t", "ext4", "-L", "busbar-state", self.at("state")], check=True)
 
     def command(self) -> list[str]:
-        """QEMU's command line."""
+        """Return QEMU's command line."""
         accelerator = qemu.choose_accelerator(Image(self.folder))
         processor = ("kvm", "host") if accelerator == "kvm" else ("tcg,thread=multi", "max")
         cores = min(4, os.cpu_count() or 1)
@@ -118,7 +118,7 @@ class BootedMachine(Booted):
         parts += ["-nodefaults", "-no-user-config", "-display", "none", "-rtc", "base=utc"]
         for place, access in ((FIRMWARE / "OVMF_CODE.fd", "on"), (self.at("settings"), "off")):
             parts += ["-drive", f"if=pflash,format=raw,readonly={access},file={place}"]
-        # Without a ROM of its own: the firmware's PXE asks, which is not iPXE.
+        # Without an option ROM, so that the firmware's PXE boots instead of the ROM's iPXE.
         parts += ["-netdev", f"tap,id=wire,ifname={self.cable},script=no,downscript=no"]
         parts += ["-device", f"virtio-net-pci,netdev=wire,mac={self.mac},romfile=,bootindex=1"]
         parts += ["-drive", f"if=none,id=state,file={self.at('state')},format=raw"]
@@ -129,7 +129,7 @@ class BootedMachine(Booted):
         return [*parts, "-object", "rng-random,id=random,filename=/dev/urandom", "-device", "virtio-rng-pci,rng=random"]
 
     def insert_gpus(self) -> None:
-        """Give the machine what simulates GPUs in a container of the sandbox."""
+        """Install the GPU simulation of the sandbox's containers."""
         gpus = self.former.gpus
         recording = self.at("gpus")
         recording.write_text(gpu_recording(self.node, gpus), encoding="utf-8")
@@ -144,7 +144,7 @@ class BootedMachine(Booted):
         self.on_node(" && ".join(devices))
 
     def on_node(self, command: str, *, check: bool = True, timeout: float = 600, given: str = "") -> Any:  # noqa: ANN401
-        """Run a shell command on the machine as root, whatever host key it has."""
+        """Run a shell command on the machine as root, with any host key."""
         own = ["-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null", "-o", "LogLevel=ERROR"]
         own += ["-o", "IdentitiesOnly=yes", "-o", f"ConnectTimeout={SSH_TIMEOUT_S}"]
         own += ["-i", str(self.public_key.with_suffix(""))]
@@ -154,7 +154,7 @@ class BootedMachine(Booted):
         return done
 
     def wait_for_bundle(self, timeout: float) -> None:
-        """Wait until the machine has done with its bundle."""
+        """Wait until the machine has applied its bundle."""
         state = "systemctl show -P ActiveState busbar-node-pull"
         deadline = time.monotonic() + timeout
         while self.on_node(state).stdout.strip() == "activating":
@@ -162,15 +162,15 @@ class BootedMachine(Booted):
             time.sleep(2)
 
     def console(self) -> str:
-        """What the machine has shown on its console."""
+        """Return the console output."""
         return self.at("console").read_text(encoding="utf-8", errors="replace")
 
     def identity_lines(self) -> Iterable[str]:
-        """Where the console names the host key."""
+        """Return the console lines with the host key."""
         return self.console().splitlines()
 
     def switch_off(self) -> None:
-        """Take the machine's power away, and all that lies in its memory."""
+        """Power the machine off; its memory is lost."""
         for number in (signal.SIGTERM, signal.SIGKILL):
             deadline = time.monotonic() + STOP_TIMEOUT_S
             if pid := self.pid():
@@ -180,7 +180,7 @@ class BootedMachine(Booted):
         self.at("pid").unlink(missing_ok=True)
 
     def pid(self) -> int | None:
-        """Its process, None when it does not run."""
+        """Return its process ID, or None if it does not run."""
         with contextlib.suppress(OSError, ValueError):
             pid = int(self.at("pid").read_text())
             if self.process_name in Path(f"/proc/{pid}/cmdline").read_text().split("\0"):
@@ -188,7 +188,7 @@ class BootedMachine(Booted):
         return None
 
     def remove(self) -> None:
-        """Take all that away."""
+        """Remove the machine and its files."""
         self.switch_off()
         subprocess.run(["ip", "link", "delete", self.cable], check=False, capture_output=True)
         super().remove()

@@ -1,4 +1,4 @@
-"""The cluster that these tests look at: a provisioned sandbox, made when it is first asked for, or one that stands."""
+"""The cluster of these tests: an existing or new provisioned sandbox."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 TOP = Path(__file__).resolve().parents[2]
 DEFAULT_NAME = "test"
 FIRST_RUN_TIMEOUT_S = 1800
-# For validations whose point is not the speed: one small message, and a floor that a very busy machine reaches as well.
+# For validations that do not test the speed: one small message, and a floor that a very busy machine reaches as well.
 QUICK = (
     *("-e", "validation_max_bytes=1M", "-e", "validation_seconds_per_size=0.2"),
     *("-e", "validation_floor_gbs=0.0001"),
@@ -35,9 +35,9 @@ QUICK = (
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run what grows the sandbox after all the rest: with each node more everything takes longer.
+    """Run tests that grow the sandbox after all others, because every node slows the rest down.
 
-    Last of all is what needs the cluster's own directory, which stays until all tests are over.
+    Tests that need the cluster's own directory come last; it stays until all tests are finished.
     """
     items.sort(
         key=lambda item: (
@@ -49,27 +49,27 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class Cluster:
-    """A running sandbox and what tests do with it."""
+    """A running sandbox and operations on it."""
 
     name: str
 
     @property
     def state(self) -> Path:
-        """Its state folder."""
+        """Return its state folder."""
         return load(self.name).path
 
     @property
     def inventory(self) -> Path:
-        """Its inventory folder."""
+        """Return its inventory folder."""
         return self.state / "inventory"
 
     @property
     def compute(self) -> list[str]:
-        """Names of its compute nodes."""
+        """Return the names of its compute nodes."""
         return load(self.name).compute_nodes
 
     def container(self, node: str) -> str:
-        """The container of a node."""
+        """Return the container of a node."""
         return load(self.name).container(node)
 
     def exec(
@@ -89,18 +89,18 @@ class Cluster:
         return done
 
     def host(self, node: str) -> Any:  # noqa: ANN401 - testinfra carries no types
-        """A node as testinfra sees it."""
+        """Return a node as a testinfra host."""
         return testinfra.get_host(f"podman://{self.container(node)}")
 
     def playbook(self, name: str, *arguments: str, timeout: float = 900) -> subprocess.CompletedProcess[str]:
-        """Run one of our playbooks on this cluster; the caller judges the exit code."""
+        """Run one of our playbooks on this cluster; the caller checks the exit code."""
         command = ["ansible-playbook", "-i", str(self.inventory), str(TOP / "playbooks" / name), *arguments]
         return subprocess.run(
             command, check=False, capture_output=True, text=True, timeout=timeout, cwd=TOP, env=plain_environment()
         )
 
     def busbar(self, *arguments: str, timeout: float = 900) -> subprocess.CompletedProcess[str]:
-        """Run the command line; the caller judges the exit code."""
+        """Run the command line; the caller checks the exit code."""
         return subprocess.run(
             ["busbar", *arguments],
             check=False,
@@ -112,12 +112,12 @@ class Cluster:
         )
 
     def fault(self, *arguments: str) -> None:
-        """Inject a fault, or heal."""
+        """Inject a fault, or heal all faults."""
         done = self.busbar("sandbox", "fault", "--name", self.name, *arguments)
         assert done.returncode == 0, done.stdout + done.stderr
 
     def wait_until(self, what: Callable[[], bool], message: str, timeout: float = 60) -> None:
-        """Wait until `what` holds, or fail with the message."""
+        """Wait until `what` is true, or fail with the message."""
         deadline = time.monotonic() + timeout
         while not what():
             if time.monotonic() > deadline:
@@ -125,12 +125,12 @@ class Cluster:
             time.sleep(0.5)
 
     def node_states(self) -> dict[str, str]:
-        """What sinfo says of each compute node."""
+        """Return the state of each compute node from sinfo."""
         listed = self.exec("ctl", "sinfo -hN -o '%N %t'").stdout.split("\n")
         return dict(line.split(maxsplit=1) for line in listed if line)
 
     def wait_for_new_machine(self, node: str) -> None:
-        """Wait until another machine answers at the address of a former one, which others remember for a while."""
+        """Wait until a new machine answers at a reused address; other hosts cache the old MAC address for a while."""
         address = self.exec(node, "hostname -I").stdout.split()[0]
         scan = ["ssh-keyscan", "-T", "3", address]
         self.wait_until(
@@ -138,23 +138,23 @@ class Cluster:
         )
 
     def wait_idle(self, timeout: float = 60) -> None:
-        """Wait until every compute node answers and runs nothing."""
+        """Wait until every compute node answers and is idle."""
         self.wait_until(
             lambda: set(self.node_states().values()) == {"idle"}, f"nodes not idle: {self.node_states()}", timeout
         )
 
 
 def plain_environment() -> dict[str, str]:
-    """This process's environment, without colours and without what molecule sets for its own Ansible."""
+    """Return the environment without colours and without Molecule's settings for its own Ansible."""
     kept = {key: value for key, value in os.environ.items() if not key.startswith(("ANSIBLE_", "MOLECULE_"))}
     return kept | {"ANSIBLE_NOCOLOR": "1", "ANSIBLE_CONFIG": str(TOP / "ansible.cfg"), "NO_COLOR": "1"}
 
 
 @pytest.fixture(scope="session")
 def sandbox_name(worker_id: str) -> str:
-    """The sandbox of these tests, and how the names of others begin: BUSBAR_TEST_SANDBOX (default: test).
+    """Return the name of the sandbox, also the prefix of other sandboxes: BUSBAR_TEST_SANDBOX (default: test).
 
-    Each worker of pytest-xdist has one of its own.
+    Each worker of pytest-xdist has its own sandbox.
     """
     name = os.environ.get("BUSBAR_TEST_SANDBOX", DEFAULT_NAME)
     return name if worker_id == "master" else f"{name}-{worker_id}"
@@ -162,9 +162,9 @@ def sandbox_name(worker_id: str) -> str:
 
 @pytest.fixture(scope="session")
 def whole_first_run(sandbox_name: str) -> str:
-    """What the first run of the whole site printed; empty when the sandbox stood before, which is then used as it is.
+    """Return the output of the first run of the whole site, or '' if the sandbox already existed.
 
-    The sandbox is left standing for the next tests: `scripts/test` removes what it made.
+    The sandbox stays for the next tests: `scripts/test` removes the sandboxes that it created.
     """
     with contextlib.suppress(UsageError):
         load(sandbox_name)
@@ -182,7 +182,7 @@ def whole_first_run(sandbox_name: str) -> str:
 
 @contextlib.contextmanager
 def alone() -> Iterator[None]:
-    """Let no other worker do the same meanwhile: the first sandbox makes the image that all use."""
+    """Hold a lock that excludes other workers: the first sandbox builds the image that all use."""
     lock = TOP / ".cache" / "tests.lock"
     lock.parent.mkdir(exist_ok=True)
     with lock.open("w", encoding="utf-8") as handle:
@@ -192,7 +192,7 @@ def alone() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def sandbox(sandbox_name: str, whole_first_run: str) -> Iterator[Cluster]:  # noqa: ARG001 - it comes first
-    """The provisioned sandbox of these tests; healed again at the end."""
+    """Return the provisioned sandbox of these tests; faults are healed at the end."""
     cluster = Cluster(sandbox_name)
     cluster.fault("heal")
     yield cluster
@@ -201,15 +201,15 @@ def sandbox(sandbox_name: str, whole_first_run: str) -> Iterator[Cluster]:  # no
 
 @pytest.fixture
 def faults(sandbox: Cluster) -> Iterator[Callable[..., None]]:
-    """Inject faults that are healed when the test ends, however it ends."""
+    """Return the function that injects faults; they are always healed when the test ends."""
     yield sandbox.fault
     sandbox.fault("heal")
-    # A job that was cancelled while its node was away ends when slurmctld asks the node again, which it does seldom.
+    # slurmctld rarely polls a returned node for a job that was cancelled in the meantime, so the job ends late.
     sandbox.wait_idle(240)
 
 
 def recap(output: str) -> dict[str, dict[str, int]]:
-    """Ansible's own recap as data: host to {ok, changed, …}."""
+    """Return Ansible's recap as data: host to {ok, changed, …}."""
     lines = output[output.rindex("PLAY RECAP") :].splitlines()[1:]
     pairs = [line.split(":", 1) for line in lines if ":" in line and "ok=" in line]
     return {
@@ -219,13 +219,13 @@ def recap(output: str) -> dict[str, dict[str, int]]:
 
 
 def succeeded(done: subprocess.CompletedProcess[str]) -> None:
-    """See that a playbook succeeded; else show what failed, of an output whose end is about the other hosts."""
+    """Check that a playbook succeeded; otherwise fail with the failed tasks only."""
     if done.returncode:
         pytest.fail(f"ended with {done.returncode}:\n{failures(done.stdout)}{done.stderr}")
 
 
 def failures(output: str) -> str:
-    """What Ansible's output says of the tasks that failed, and its recap; all of it where no task did."""
+    """Return the failed tasks and the recap from Ansible's output, or the whole output if no task failed."""
     blocks = re.split(r"\n(?=(?:TASK|PLAY|RUNNING HANDLER) )", output)
     told = [block for block in blocks if re.search(r"^(?:fatal|failed): |^\[ERROR\]", block, re.MULTILINE)]
     recaps = [block for block in blocks if block.startswith("PLAY RECAP")]
@@ -233,7 +233,7 @@ def failures(output: str) -> str:
 
 
 def as_json(text: str) -> Any:  # noqa: ANN401 - JSON is what it is
-    """JSON text as data, with the text in the failure message."""
+    """Return parsed JSON; if it is invalid, the failure message contains the text."""
     try:
         return json.loads(text)
     except ValueError:

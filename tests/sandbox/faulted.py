@@ -1,4 +1,4 @@
-"""A fault of a cluster in use: broken on purpose, named by the run, and healed by the next, with nothing lost."""
+"""Faults of a running cluster: injected, reported by one run and healed by the next, without loss of data or jobs."""
 
 from __future__ import annotations
 
@@ -23,32 +23,32 @@ if TYPE_CHECKING:
 __all__ = ["BEGUN", "HOLD", "REAL", "Fault", "Work", "are_said", "break_all", "instead", "is_said", "mend_all"]
 __all__ += ["prove", "prove_rest", "prove_told", "provision", "see_sound", "words"]
 
-# In front of the system's own programs, also for sudo.
+# Precedes the system's programs in PATH, also for sudo.
 FRONT, BEGUN = "/usr/local/sbin", "/run/fault.begun"
-# Of what `instead` does: stop there until the test ends, and what the program itself does.
+# In `instead`: wait there until the test ends; and run the real program.
 HOLD = f"echo $$ >{BEGUN}; exec sleep 300"
 REAL = '"$real" "$@"'
 TICKS = "/shared/home/alice/faults.ticks"
 TICK = f"while date +%s >> {TICKS}; do sleep 1; done"
-# Far more than a tick, since a machine that many tests share may stop everything for a while.
+# Much longer than a tick, since a shared machine may pause for a while.
 LARGEST_GAP_S = 30
 
 
 @dataclasses.dataclass(frozen=True)
 class Fault:
-    """A fault and what becomes of it.
+    """A fault with its expected report and remedy.
 
     Attributes:
-        name: what it is called in the table.
-        says: what the run says, with `…` for what may differ; it names host and cause.
-        heals: what the admin does before the next run, for the table.
-        node: where it is.
-        breaks: the command that brings it about, as root of the node.
-        mends: the command by which the admin puts right what no run could.
-        run: what the admin runs while the fault is there.
-        sound: the command that succeeds on the node once the fault is healed.
-        again: what the admin runs when it is mended, to heal what it left; nothing where nothing was changed.
-        limit_s: how long the run may take to say it.
+        name: name in the table.
+        says: expected message, with `…` for variable parts; it names host and cause.
+        heals: the admin's remedy before the next run, for the table.
+        node: affected node.
+        breaks: command that injects the fault, as root of the node.
+        mends: command by which the admin repairs what no run can repair.
+        run: the admin's run during the fault.
+        sound: command that succeeds on the node once the fault is healed.
+        again: run after the repair, to heal the consequences; empty if nothing was changed.
+        limit_s: maximum time until the run reports the fault.
     """
 
     name: str
@@ -64,10 +64,10 @@ class Fault:
 
 
 class Work:
-    """What users and their admin have on a cluster: jobs that run and wait, accounts, files, secrets."""
+    """State of a cluster in use: running and waiting jobs, accounts, files, secrets."""
 
     def __init__(self, sandbox: Cluster) -> None:
-        """Start a job on gpu1 that writes all the time, and one that is held."""
+        """Start a job on gpu1 that writes continuously, and a held job."""
         self.sandbox = sandbox
         sandbox.wait_idle()
         sandbox.exec("login", f"rm -f {TICKS}", user="alice")
@@ -78,17 +78,17 @@ class Work:
         self.former = self.lasting()
 
     def lasting(self) -> tuple[str, str]:
-        """What no fault changes: the accounts of Slurm, and the secrets of the provisioning host."""
+        """Return what no fault may change: Slurm's accounts, and the secrets of the provisioning host."""
         accounts = self.sandbox.exec("ctl", "sacctmgr -nP show assoc format=cluster,account,user,qos").stdout
         digest = hashlib.sha256()
         for path in sorted((self.sandbox.state / "secrets").rglob("*")):
-            # Host certificates are recorded there whenever they are renewed.
+            # Excludes files in which renewed host certificates are recorded.
             if path.is_file() and path.suffix != ".json" and path.name != "known_hosts":
                 digest.update(f"{path.name} ".encode() + path.read_bytes())
         return accounts, digest.hexdigest()
 
     def is_whole(self) -> None:
-        """See that all is still there and the job has written all the while."""
+        """Check that nothing is lost and the job wrote without a gap."""
         answers = self.sandbox.exec("ctl", "scontrol ping", check=False).stdout
         assert "is UP" in answers, answers
         assert job_facts(self.sandbox, self.running) == self.began
@@ -101,19 +101,19 @@ class Work:
         assert max(gaps) < LARGEST_GAP_S
 
     def end(self) -> None:
-        """Take the jobs away."""
+        """Cancel the jobs."""
         self.sandbox.exec("ctl", f"scancel {self.running} {self.held}", check=False)
         self.sandbox.exec("login", f"rm -f {TICKS}", user="alice", check=False)
         self.sandbox.wait_idle(120)
 
 
 def words(text: str) -> str:
-    """A text with single blanks, whatever its lines."""
+    """Return a text with whitespace collapsed."""
     return " ".join(text.split())
 
 
 def is_said(says: str, output: str) -> bool:
-    """Whether an output holds the parts of a sentence in their order."""
+    """Return whether an output contains the parts of a message in order."""
     return re.search(".*?".join(map(re.escape, words(says).split("…"))), words(output)) is not None
 
 
@@ -123,7 +123,7 @@ def provision(sandbox: Cluster, *run: str) -> subprocess.CompletedProcess[str]:
 
 
 def prove(sandbox: Cluster, work: Work, fault: Fault) -> None:
-    """See that a run names a fault, that nothing is lost, and that the next run heals what is left to it."""
+    """Check that a run reports a fault, that nothing is lost, and that the next run heals the consequences."""
     try:
         sandbox.exec(fault.node, fault.breaks, timeout=300)
         began = time.monotonic()
@@ -147,27 +147,27 @@ def prove(sandbox: Cluster, work: Work, fault: Fault) -> None:
 
 
 def break_all(sandbox: Cluster, faults: Sequence[Fault]) -> None:
-    """Bring about several faults that have nothing to do with each other."""
+    """Inject several independent faults."""
     for fault in faults:
         assert sandbox.exec(fault.node, fault.sound, check=False, timeout=300).returncode == 0, f"before {fault.name}"
         sandbox.exec(fault.node, fault.breaks, timeout=300)
 
 
 def mend_all(sandbox: Cluster, faults: Sequence[Fault]) -> None:
-    """Put right what no run could."""
+    """Repair what no run can repair."""
     for fault in faults:
         if fault.mends:
             sandbox.exec(fault.node, fault.mends, timeout=300)
 
 
 def are_said(faults: Sequence[Fault], output: str) -> None:
-    """See that an output names each fault."""
+    """Check that an output reports each fault."""
     silent = [f"{fault.name}: {fault.says}" for fault in faults if not is_said(fault.says, output)]
     assert not silent, "\n".join([*silent, output])
 
 
 def see_sound(sandbox: Cluster, faults: Sequence[Fault]) -> None:
-    """See that no fault is left."""
+    """Check that no fault is left."""
     left = [
         fault.name
         for fault in faults
@@ -177,7 +177,7 @@ def see_sound(sandbox: Cluster, faults: Sequence[Fault]) -> None:
 
 
 def prove_told(sandbox: Cluster, work: Work, faults: Sequence[Fault], *run: str) -> dict[str, float]:
-    """See that one run names several faults before it changes anything; returns how long it took, by fault."""
+    """Check that one run reports several faults before it changes anything; return its duration by fault."""
     try:
         break_all(sandbox, faults)
         began = time.monotonic()
@@ -197,7 +197,7 @@ def prove_told(sandbox: Cluster, work: Work, faults: Sequence[Fault], *run: str)
 
 
 def prove_rest(sandbox: Cluster, *run: str) -> None:
-    """See that there is nothing left to do once all faults are healed."""
+    """Check that a run changes nothing once all faults are healed."""
     again = provision(sandbox, *run)
     assert again.returncode == 0, again.stdout + again.stderr
     assert {counts["changed"] for counts in recap(again.stdout).values()} == {0}, again.stdout
@@ -205,7 +205,7 @@ def prove_rest(sandbox: Cluster, *run: str) -> None:
 
 @contextlib.contextmanager
 def instead(sandbox: Cluster, program: str, argument: str, does: str) -> Iterator[None]:
-    """Let the controller do something else, once, when a program is called with an argument."""
+    """Replace a program on the controller for its first call with an argument."""
     script = (
         "#!/bin/sh\n"
         f"real=$(PATH=/usr/sbin:/usr/bin command -v {program})\n"

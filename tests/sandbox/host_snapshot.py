@@ -1,4 +1,4 @@
-"""What a machine of the sandbox is like: files with owner, mode and content, packages, accounts, units, mounts."""
+"""Snapshots of a sandbox machine: files with owner, mode and content, packages, accounts, units, mounts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 __all__ = ["snapshot", "snapshot_differences"]
 
-# Runs on the node, which has Python and nothing of busbar.
+# Runs on the node, which has Python but no busbar.
 PROGRAM = r"""
 import hashlib, json, os, stat, subprocess
 SKIPPED = ("/proc", "/sys", "/dev", "/run", "/tmp", "/shared")
@@ -56,13 +56,13 @@ print(json.dumps({
 
 
 def snapshot(sandbox: Cluster, node: str) -> dict[str, dict[str, str]]:
-    """Return what a node is like, by kind and name."""
+    """Return the state of a node, by kind and name."""
     found: dict[str, dict[str, str]] = json.loads(sandbox.exec(node, f"python3 - <<'END'\n{PROGRAM}\nEND").stdout)
     return found
 
 
 def snapshot_differences(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
-    """Return a line for each thing that came, went or is another one."""
+    """Return a line for each added, removed or changed item."""
     return [
         f"{kind} {name}: {before[kind].get(name, 'nothing')} => {after[kind].get(name, 'nothing')}"
         for kind in before

@@ -1,4 +1,4 @@
-"""The first and the second run of the whole site, before any other test could change what they find."""
+"""Tests of the first and the second run of the whole site, before any other test changes the sandbox."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_first_run_ends_with_a_validated_cluster(sandbox: Cluster, whole_first_r
     assert set(sandbox.node_states()) == set(sandbox.compute)
 
 
-def test_a_new_node_gets_its_packages_in_one_transaction(sandbox: Cluster, whole_first_run: str) -> None:
+def test_new_node_gets_its_packages_in_one_transaction(sandbox: Cluster, whole_first_run: str) -> None:
     if not whole_first_run:
         pytest.skip("the sandbox stood before these tests")
     for node in ("ctl", "login", *sandbox.compute):
@@ -33,7 +33,7 @@ def test_a_new_node_gets_its_packages_in_one_transaction(sandbox: Cluster, whole
         assert len(history) == 1, (node, history)
 
 
-def test_second_run_changes_nothing_and_says_pass(sandbox: Cluster) -> None:
+def test_second_run_changes_nothing_and_validation_passes(sandbox: Cluster) -> None:
     sandbox.wait_idle()
     done = sandbox.busbar("provision", "-i", str(sandbox.inventory), "--diff", *QUICK)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -1,4 +1,4 @@
-"""Nodes that are added to a running cluster: joined, validated, and nobody else disturbed."""
+"""Tests of nodes that are added to a running cluster: joined and validated without disturbing jobs or daemons."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ pytestmark = [
     pytest.mark.grows,
 ]
 
-# With so many nodes the culprit search can be tested on the same cluster.
+# This number also suffices to test the culprit search on the same cluster.
 ENOUGH = 4
 TICKS = "ticks.out"
-# A controller with nothing else to do needs a second for that.
+# An idle controller needs a second for that.
 RIGHT_AFTER_S = 60
-# Tasks that a join runs on a node that is in service, however many are new: names, keys and SSH trust.
+# Tasks that a join runs on a node in service, independent of the number of new nodes: names, keys and SSH trust.
 ON_OLD_NODES = 25
-# What a restart of the service would change; a reconfiguration does not.
+# Changed by a restart of the service, but not by a reconfiguration.
 STARTED = "systemctl show -p InvocationID --value slurmd"
-# Pid and time of the start of Prometheus, and when its list of nodes was written, in seconds since 1970.
+# PID and start time of Prometheus, and modification time of its list of nodes, in seconds since 1970.
 WATCHER = "systemctl show -p MainPID -p ExecMainStartTimestampMonotonic --value prometheus"
 LISTED = "stat -c %Y /etc/prometheus/targets/node.yml"
 
 
 @pytest.mark.core
-def test_new_nodes_join_and_nobody_is_disturbed(sandbox: Cluster) -> None:
+def test_new_nodes_join_without_disturbing_the_cluster(sandbox: Cluster) -> None:
     old = sandbox.compute
     new = [f"gpu{number}" for number in range(len(old) + 1, max(len(old) + 1, ENOUGH) + 1)]
     sandbox.wait_idle()
@@ -41,7 +41,7 @@ def test_new_nodes_join_and_nobody_is_disturbed(sandbox: Cluster) -> None:
     watcher = sandbox.exec("ctl", WATCHER).stdout
     tick = f"-w {old[0]} -n1 --mem=64 -o {TICKS} --wrap 'while date +%s; do sleep 1; done'"
     job = sandbox.exec("login", f"sbatch --parsable {tick}", user="alice").stdout
-    # One node more than are free: the first new one would do, if it were given to anybody.
+    # One node more than are free: the job would start as soon as a new node accepted jobs.
     waits = f"-N{len(old)} --exclusive -o /dev/null --wrap 'srun sleep 5'"
     try:
         sandbox.wait_until(lambda: _state(sandbox, job) == "RUNNING", "the job does not start")
@@ -67,7 +67,7 @@ def test_new_nodes_join_and_nobody_is_disturbed(sandbox: Cluster) -> None:
         assert sandbox.exec("login", f"srun -w {node} --gpus-per-node=1 hostname", user="alice").stdout.strip() == node
 
 
-def test_there_is_nothing_to_add_any_more(sandbox: Cluster) -> None:
+def test_second_add_nodes_changes_nothing(sandbox: Cluster) -> None:
     done = sandbox.busbar("provision", "add_nodes", "-i", str(sandbox.inventory))
     assert done.returncode == 0, done.stdout + done.stderr
     assert all(counts["changed"] == 0 for counts in recap(done.stdout).values())
@@ -76,7 +76,7 @@ def test_there_is_nothing_to_add_any_more(sandbox: Cluster) -> None:
     assert "Could not match supplied host pattern" not in done.stdout + done.stderr
 
 
-def test_a_stranger_is_refused(sandbox: Cluster) -> None:
+def test_unknown_node_is_refused(sandbox: Cluster) -> None:
     done = sandbox.busbar("provision", "add_nodes", "-i", str(sandbox.inventory), "-e", "new_nodes=gpu99")
     assert done.returncode == 2
     assert "gpu99: new_nodes: is not a compute node of the inventory" in done.stdout
@@ -84,9 +84,9 @@ def test_a_stranger_is_refused(sandbox: Cluster) -> None:
 
 
 def _nothing_ran_before_the_gate_was_open(sandbox: Cluster, new: list[str], waiting: str) -> None:
-    """See that the job that waited came right after the last test, and that tests alone ran on the new nodes before."""
+    """Check that the waiting job started right after the last test, and that only tests ran on the new nodes before."""
     sandbox.wait_until(lambda: _state(sandbox, waiting) == "", "the waiting job does not end", 90)
-    # As numbers: the clock of the login node may be in another zone.
+    # As numbers, because the clock of the login node may have another time zone.
     shown = f"SLURM_TIME_FORMAT=%s sacct -n -X -P -N {','.join(new)} -S now-1hour -o User,JobIDRaw,Start,End"
     jobs = [line.split("|") for line in sandbox.exec("ctl", shown).stdout.splitlines()]
     users = {user for user, *_rest in jobs}
@@ -97,7 +97,7 @@ def _nothing_ran_before_the_gate_was_open(sandbox: Cluster, new: list[str], wait
 
 
 def _unbroken(ticks: str) -> None:
-    """See that a job wrote every second, as far as a busy machine lets it."""
+    """Check that a job wrote every second, with a tolerance for a busy machine."""
     seconds = [int(word) for word in ticks.split()]
     gaps = [after - before for before, after in itertools.pairwise(seconds)]
     assert len(seconds) > 30
@@ -105,7 +105,7 @@ def _unbroken(ticks: str) -> None:
 
 
 def grow(sandbox: Cluster, compute: int) -> str:
-    """Grow the sandbox to so many compute nodes and admit the new ones to the cluster; returns what was said."""
+    """Grow the sandbox to this number of compute nodes, add the new ones to the cluster, and return the output."""
     done = sandbox.busbar("sandbox", "up", "--name", sandbox.name, "--compute", str(compute))
     assert done.returncode == 0, done.stdout + done.stderr
     done = sandbox.busbar("provision", "add_nodes", "-i", str(sandbox.inventory), *QUICK)
@@ -115,7 +115,7 @@ def grow(sandbox: Cluster, compute: int) -> str:
 
 
 def _scraped_within_a_minute(sandbox: Cluster, nodes: list[str]) -> None:
-    """See that Prometheus scraped each node within a minute after it was told of it."""
+    """Check that Prometheus scraped each node within a minute after it was added to the list."""
     listed = float(sandbox.exec("ctl", LISTED).stdout)
     prometheus = Prometheus(sandbox.name)
     for node in nodes:
@@ -126,5 +126,5 @@ def _scraped_within_a_minute(sandbox: Cluster, nodes: list[str]) -> None:
 
 
 def _state(sandbox: Cluster, job: str) -> str:
-    """The state of a job as squeue tells it."""
+    """Return the state of a job from squeue."""
     return sandbox.exec("ctl", f"squeue -h -j {job.strip()} -o %T", check=False).stdout.strip()

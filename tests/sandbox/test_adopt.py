@@ -1,4 +1,4 @@
-"""A cluster that an admin built by hand is adopted: its jobs go on, and only what ADOPTED.md lists changes."""
+"""Tests of the adoption of a hand-built cluster: jobs continue, and only the changes listed in ADOPTED.md are made."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ STEPS = (
     ("slurm",),
 )
 SET_ASIDE = "ansible slurm_database -b -a 'cp -p /etc/slurm/slurmdbd.conf /root/slurmdbd.conf.before'"
-# Answers to the questions of ADOPTED.md, and what a container needs.
+# Answers to the questions of ADOPTED.md, and settings for containers.
 ANSWERS = {
     "slurm_database_password": "handmade",
     "validation_backend": "mpi",
     "storage_backend": "bind",
     "hosts_sysctl_apply": False,
 }
-# What must be the same after the takeover, by name. sshare is without usage, which grows while the job runs.
+# Must be the same after the takeover, by name. sshare is without usage, which grows while the job runs.
 KEPT = {
     "running": "squeue -h -t R -o '%i %u %j %S'; scontrol show job $(squeue -h -t R -o %i) | grep Restarts",
     "queue": "squeue -h -t PD --sort=-p,i -o '%i %u %j %P %q'",
@@ -51,13 +51,13 @@ KEPT = {
 }
 
 
-# Of these, what a cluster without slurmdbd has.
+# The subset that a cluster without slurmdbd has.
 WITHOUT_DATABASE = ("running", "queue", "identities", "keys")
 
 
 @dataclass
 class Adopted:
-    """The cluster, the folder of its site, and what it said before the takeover."""
+    """The cluster, the folder of its site, and its state before the takeover."""
 
     cluster: Cluster
     site: Path
@@ -65,7 +65,7 @@ class Adopted:
     before: dict[str, str] = field(default_factory=dict)
 
     def kept(self) -> dict[str, str]:
-        """What the controller says now."""
+        """Return the current state of the controller."""
         return {name: self.cluster.exec(CONTROLLER, KEPT[name], check=False).stdout for name in self.names}
 
     def busbar(self, *arguments: str, timeout: float = FIRST_RUN_TIMEOUT_S) -> subprocess.CompletedProcess[str]:
@@ -88,34 +88,34 @@ class Adopted:
         assert done.returncode == 0, command + done.stdout + done.stderr
 
     def wait_for_slurm(self) -> None:
-        """Wait until slurmctld, slurmdbd and each slurmd (an asterisk is a node that does not respond) answer."""
+        """Wait until slurmctld, slurmdbd and each slurmd answer (an asterisk marks a node that does not respond)."""
         asked = "scontrol ping | grep -q UP && sacctmgr -n list cluster && ! sinfo -h -o %T | grep -qF '*'"
         self.cluster.wait_until(
             lambda: self.cluster.exec(CONTROLLER, asked, check=False).returncode == 0, "Slurm did not answer", 120
         )
 
     def compare(self, when: str) -> None:
-        """See that the jobs and the configuration are those of before."""
+        """Check that jobs and configuration are unchanged."""
         assert self.kept() == self.before, when
         done = self.busbar("adopt", "verify", str(self.site))
         assert (done.returncode, done.stdout) == (0, "identical\n"), when + done.stdout + done.stderr
 
 
 def answer(site: Path) -> None:
-    """Answer the questions of ADOPTED.md: passwords, the kind of nodes, and their network, which the draft assumes."""
+    """Answer the questions of ADOPTED.md: passwords, node types, and the network, which the draft assumes."""
     folder = site / "inventory/group_vars/all"
     options: dict[str, Any] = {}
     for path in folder.glob("*.yml"):
         options |= yaml.safe_load(path.read_text(encoding="utf-8")) or {}
     profiles = options["hardware_profiles_extra"]
-    # A virtual link has no line rate; this one is above what two cores can copy.
+    # A virtual link has no line rate; this one exceeds what two cores can copy.
     network = {"nics": [{"count": 1, "gbps": 100, "rdma": False}]}
     completed = {"hardware_profiles_extra": {name: profile | network for name, profile in profiles.items()}}
     (folder / "zz_answers.yml").write_text(yaml.safe_dump(ANSWERS | completed), encoding="utf-8")
 
 
 def access(cluster: Cluster) -> str:
-    """The arguments of ssh that reach the nodes of a sandbox."""
+    """Return the ssh arguments that reach the nodes of a sandbox."""
     folder = cluster.state / "ssh"
     return f"-i {folder / 'id_ed25519'} -o IdentitiesOnly=yes -o UserKnownHostsFile={folder / 'known_hosts'}"
 
@@ -129,7 +129,7 @@ def adopt(cluster: Cluster, site: Path) -> subprocess.CompletedProcess[str]:
 
 @contextmanager
 def hand_built(name: str, site: Path, *, compute: int, database: bool) -> Iterator[Adopted]:
-    """A hand-built cluster with one running and ten waiting jobs, and its draft."""
+    """Return a hand-built cluster with one running and ten waiting jobs, and its draft."""
     cluster = Cluster(name)
     made = cluster.busbar("sandbox", "up", "--name", cluster.name, "--compute", str(compute))
     assert made.returncode == 0, made.stderr
@@ -149,13 +149,13 @@ def hand_built(name: str, site: Path, *, compute: int, database: bool) -> Iterat
 
 @pytest.fixture(scope="module")
 def adopted(sandbox_name: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Adopted]:
-    """A cluster with accounting and two compute nodes."""
+    """Return a cluster with accounting and two compute nodes."""
     site = tmp_path_factory.mktemp("adopt") / "site"
     with hand_built(f"{sandbox_name}-hand", site, compute=2, database=True) as one:
         yield one
 
 
-def test_the_draft_has_all_hosts_with_their_users_and_limits(adopted: Adopted) -> None:
+def test_draft_contains_all_hosts_users_and_limits(adopted: Adopted) -> None:
     hosts = yaml.safe_load((adopted.site / "inventory/hosts.yml").read_text(encoding="utf-8"))["all"]
     addresses = {name: load(adopted.cluster.name).address(name) for name in (CONTROLLER, "gpu1", "gpu2")}
     assert {name: variables["ansible_host"] for name, variables in hosts["hosts"].items()} == addresses
@@ -169,7 +169,7 @@ def test_the_draft_has_all_hosts_with_their_users_and_limits(adopted: Adopted) -
     adopted.compare("before")
 
 
-def test_adopt_deepops_asks_the_hosts_for_hardware_and_settings(adopted: Adopted, tmp_path: Path) -> None:
+def test_adopt_deepops_reads_hardware_and_settings_from_hosts(adopted: Adopted, tmp_path: Path) -> None:
     sandbox = load(adopted.cluster.name)
     hosts = [f"{name} ansible_host={sandbox.address(name)}" for name in (CONTROLLER, "gpu1", "gpu2")]
     hosts.append("away ansible_host=127.0.0.1 ansible_port=1")
@@ -193,7 +193,7 @@ def test_adopt_deepops_asks_the_hosts_for_hardware_and_settings(adopted: Adopted
     assert (site / "before/gpu2/etc/default/slurmd").is_file()
 
 
-def test_check_mode_changes_only_files_that_adopted_md_lists(adopted: Adopted) -> None:
+def test_check_mode_changes_only_files_listed_in_adopted_md(adopted: Adopted) -> None:
     done = adopted.busbar("provision", "--check", "--diff")
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr
     listed = (adopted.site / "ADOPTED.md").read_text(encoding="utf-8").partition("## Changes")[2].partition("\n## ")[0]
@@ -208,7 +208,7 @@ def test_check_mode_changes_only_files_that_adopted_md_lists(adopted: Adopted) -
     adopted.compare("after check mode")
 
 
-def test_the_takeover_in_the_documented_order_keeps_the_jobs(adopted: Adopted) -> None:
+def test_takeover_in_documented_order_keeps_jobs(adopted: Adopted) -> None:
     documented = (TOP / "docs/adopt.md").read_text(encoding="utf-8")
     adopted.ansible(SET_ASIDE)
     for step in STEPS:
@@ -218,7 +218,7 @@ def test_the_takeover_in_the_documented_order_keeps_the_jobs(adopted: Adopted) -
         adopted.compare(f"after {' '.join(step)}")
 
 
-def test_the_documented_way_back_of_each_step_keeps_the_jobs(adopted: Adopted) -> None:
+def test_documented_rollback_of_each_step_keeps_jobs(adopted: Adopted) -> None:
     text = (TOP / "docs/adopt.md").read_text(encoding="utf-8").partition("#### Way back")[2]
     before, *commands = re.findall(r"^\$ (ansible .*)", text, re.MULTILINE)
     assert before == SET_ASIDE
@@ -238,7 +238,7 @@ def test_the_documented_way_back_of_each_step_keeps_the_jobs(adopted: Adopted) -
     assert "enable_configless" not in adopted.cluster.exec(CONTROLLER, "scontrol show config").stdout
 
 
-def test_the_whole_site_runs_and_a_second_run_changes_nothing(adopted: Adopted) -> None:
+def test_whole_site_runs_and_second_run_changes_nothing(adopted: Adopted) -> None:
     for first in (True, False):
         done = adopted.busbar("provision", *QUICK)
         assert done.returncode in {0, 4}, done.stdout[-4000:] + done.stderr
@@ -247,7 +247,7 @@ def test_the_whole_site_runs_and_a_second_run_changes_nothing(adopted: Adopted) 
 
 
 @pytest.mark.parametrize("host", [CONTROLLER, "gpu2"])
-def test_users_log_in_with_the_keys_that_they_had(adopted: Adopted, host: str) -> None:
+def test_users_log_in_with_their_existing_keys(adopted: Adopted, host: str) -> None:
     address = load(adopted.cluster.name).address(host)
     for user in USERS:
         words = ["ssh", "-o", "BatchMode=yes", *access(adopted.cluster).split(), f"{user}@{address}", "id -un; pwd"]
@@ -255,7 +255,7 @@ def test_users_log_in_with_the_keys_that_they_had(adopted: Adopted, host: str) -
         assert done.stdout.split() == [user, f"/home/{user}"], done.stderr
 
 
-def test_a_waiting_job_runs_and_the_validation_passes(adopted: Adopted) -> None:
+def test_waiting_job_runs_and_validation_passes(adopted: Adopted) -> None:
     cluster = adopted.cluster
     cluster.exec(CONTROLLER, "scancel --name=runs")
     cluster.wait_until(lambda: not cluster.exec(CONTROLLER, "squeue -h").stdout, "the waiting jobs did not run", 180)
@@ -266,7 +266,7 @@ def test_a_waiting_job_runs_and_the_validation_passes(adopted: Adopted) -> None:
     assert "Verdict: PASS" in done.stdout
 
 
-def test_uids_that_differ_stop_the_takeover(adopted: Adopted, tmp_path: Path) -> None:
+def test_different_uids_stop_the_takeover(adopted: Adopted, tmp_path: Path) -> None:
     adopted.cluster.exec("gpu1", "useradd -M -u 1101 -o dora")
     adopted.cluster.exec("gpu2", "usermod -u 1999 bert && groupmod -g 1998 lab")
     assert adopt(adopted.cluster, tmp_path / "site").returncode == 0
@@ -282,7 +282,7 @@ def test_uids_that_differ_stop_the_takeover(adopted: Adopted, tmp_path: Path) ->
     assert adopted.cluster.exec("gpu2", "id -u bert").stdout == "1999\n"
 
 
-def test_a_cluster_without_slurmdbd(sandbox_name: str, tmp_path: Path) -> None:
+def test_cluster_without_slurmdbd_is_adopted(sandbox_name: str, tmp_path: Path) -> None:
     with hand_built(f"{sandbox_name}-plain", tmp_path / "site", compute=1, database=False) as one:
         assert "slurm_database" not in (one.site / "inventory/hosts.yml").read_text(encoding="utf-8")
         done = one.busbar("provision", "slurm")

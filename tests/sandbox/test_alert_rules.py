@@ -1,4 +1,4 @@
-"""The alert rules in a Prometheus that runs: all are worked out, none fires without cause, a site can change them."""
+"""Tests of the alert rules in a running Prometheus: evaluation, no alerts without cause, changes by a site."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.proves("prometheus")
 
-# What the last validation found: other tests make it fail on purpose.
+# Depends on the last validation, which other tests make fail on purpose.
 OF_THE_LAST_VALIDATION = {"ValidationFailed", "ValidationInconclusive", "NodeBandwidthBelowFloor", "NodeCheckFailed"}
 CHANGES = {
     "GpuTooHot": {"threshold": 80, "for": "10m", "severity": "critical"},
@@ -34,11 +34,11 @@ def prometheus(sandbox: Cluster, *arguments: str) -> tuple[int, str]:
     return done.returncode, done.stdout
 
 
-def test_promtool_takes_what_is_installed(sandbox: Cluster) -> None:
+def test_promtool_accepts_the_installed_configuration(sandbox: Cluster) -> None:
     sandbox.exec("ctl", "promtool check config /etc/prometheus/prometheus.yml")
 
 
-def test_every_rule_can_be_worked_out(sandbox: Cluster) -> None:
+def test_every_rule_is_evaluated(sandbox: Cluster) -> None:
     def all_were() -> bool:
         return all(rule["health"] == "ok" for rule in rules(sandbox).values())
 
@@ -46,7 +46,7 @@ def test_every_rule_can_be_worked_out(sandbox: Cluster) -> None:
     assert {"Watchdog", "NodeDown", "SlurmctldDown", "GpuXidFatal", "ValidationFailed"} <= set(rules(sandbox))
 
 
-def test_nothing_fires_on_a_sound_cluster_but_the_dead_mans_switch(sandbox: Cluster) -> None:
+def test_only_the_watchdog_fires_on_a_healthy_cluster(sandbox: Cluster) -> None:
     sandbox.wait_idle()
 
     def firing() -> set[str]:
@@ -59,7 +59,7 @@ def test_nothing_fires_on_a_sound_cluster_but_the_dead_mans_switch(sandbox: Clus
     )
 
 
-def test_a_sites_changes_are_in_force_at_once_and_undone_with_them(sandbox: Cluster) -> None:
+def test_changes_of_a_site_apply_at_once_and_can_be_undone(sandbox: Cluster) -> None:
     before = rules(sandbox)
     try:
         code, said = prometheus(sandbox, "-e", json.dumps({"prometheus_alerts": CHANGES}))
@@ -77,7 +77,7 @@ def test_a_sites_changes_are_in_force_at_once_and_undone_with_them(sandbox: Clus
     assert set(after) == set(before)
 
 
-def test_a_change_that_cannot_be_is_refused_before_anything_is_written(sandbox: Cluster) -> None:
+def test_invalid_change_is_refused_before_anything_is_written(sandbox: Cluster) -> None:
     wrong = {"GpuTooHott": {}, "NodeDown": {"threshold": 1, "for": "5 min"}}
     before = sandbox.exec("ctl", "ls -l --time-style=full-iso /etc/prometheus/rules").stdout
     code, said = prometheus(sandbox, "-e", json.dumps({"prometheus_alerts": wrong}))

@@ -1,4 +1,4 @@
-"""Alertmanager tells people by mail, Slack and webhook what they can use; what cannot reach anybody is refused."""
+"""Tests of Alertmanager: useful messages by mail, Slack and webhook; receivers that reach nobody are refused."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ RUNBOOK = "df -h /mnt/x; du -xh /mnt/x | sort -h | tail"
 
 
 def alerting(sandbox: Cluster, variables: dict[str, Any], *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run the play of monitoring for Alertmanager alone."""
+    """Run the monitoring playbook for Alertmanager only."""
     return sandbox.playbook("monitoring.yml", "--tags", "alertmanager", "-e", json.dumps(variables), *arguments)
 
 
@@ -37,7 +37,7 @@ def config(sandbox: Cluster) -> str:
 
 
 def fire(sandbox: Cluster, name: str, severity: str, annotations: dict[str, str], *, ended: bool = False) -> None:
-    """Tell Alertmanager of an alert as Prometheus does."""
+    """Send an alert to Alertmanager as Prometheus does."""
     labels = {"alertname": name, "severity": severity, "node": "gpu2", "cluster": "test"}
     now = dt.datetime.now(dt.UTC).isoformat()
     alert = {"labels": labels, "annotations": annotations, **({"endsAt": now} if ended else {})}
@@ -50,7 +50,7 @@ def fire(sandbox: Cluster, name: str, severity: str, annotations: dict[str, str]
 
 @pytest.fixture(scope="module")
 def sink(sandbox: Cluster) -> Iterator[Sink]:
-    """Receivers that lead to the sink, brought into force with all that a run can say; taken back at the end."""
+    """Configure receivers that point to the sink, check the verbose output for secrets, restore all at the end."""
     before = pid(sandbox)
     sink = Sink(sandbox)
     done = alerting(sandbox, RECEIVERS, "-vvv", "--diff")
@@ -65,7 +65,7 @@ def sink(sandbox: Cluster) -> Iterator[Sink]:
 
 
 @pytest.mark.core
-def test_the_secrets_are_the_daemons_alone(sandbox: Cluster, sink: Sink) -> None:
+def test_only_the_daemon_reads_the_secrets(sandbox: Cluster, sink: Sink) -> None:
     del sink
     assert all(secret in config(sandbox) for secret in SECRETS)
     assert sandbox.exec("ctl", f"stat -c '%U %G %a' {CONFIG}").stdout.split() == ["root", "prometheus", "640"]
@@ -76,14 +76,14 @@ def test_the_secrets_are_the_daemons_alone(sandbox: Cluster, sink: Sink) -> None
     assert sandbox.exec("ctl", "ls /var/lib/busbar | grep alertmanager", check=False).stdout == ""
 
 
-def test_a_second_run_would_change_nothing(sandbox: Cluster, sink: Sink) -> None:
+def test_second_run_would_change_nothing(sandbox: Cluster, sink: Sink) -> None:
     del sink
     done = alerting(sandbox, RECEIVERS, "--check", "--diff")
     assert {counts["changed"] for counts in recap(done.stdout).values()} == {0}
 
 
 @pytest.mark.core
-def test_a_notification_says_what_happened_and_what_to_do(sandbox: Cluster, sink: Sink) -> None:
+def test_notification_contains_problem_and_remedy(sandbox: Cluster, sink: Sink) -> None:
     words = {"summary": "gpu2: /mnt/x is full", "description": "98 % of 10 GiB <b>", "runbook": RUNBOOK}
     fire(sandbox, "FilesystemFull", "critical", words)
     fire(sandbox, "LinkSlow", "warning", {"summary": "gpu2: slow"})
@@ -93,7 +93,7 @@ def test_a_notification_says_what_happened_and_what_to_do(sandbox: Cluster, sink
     )
     slack = [each for each in sink.messages() if each["path"].startswith("/slack")]
     assert [each["refusal"] for each in sink.messages() if each["refusal"]] == []
-    # Prometheus tells of the sandbox itself as well, where it is loaded.
+    # On a busy machine, Prometheus also sends alerts of the sandbox itself.
     fired = {(name, "gpu2") for name in ("FilesystemFull", "LinkSlow", "JustSo")}
     assert fired & set(sink.alerts("/locked")) == {("FilesystemFull", "gpu2")}
     assert fired & set(sink.alerts("/tickets")) == {("FilesystemFull", "gpu2"), ("LinkSlow", "gpu2")}
@@ -112,7 +112,7 @@ def test_a_notification_says_what_happened_and_what_to_do(sandbox: Cluster, sink
     assert sink.messages("mail")[1]["subject"] == "[RESOLVED] test: FilesystemFull gpu2"
 
 
-def test_the_dead_mans_switch_goes_to_its_own_webhook_again_and_again(sandbox: Cluster, sink: Sink) -> None:
+def test_watchdog_is_sent_repeatedly_to_its_own_webhook(sandbox: Cluster, sink: Sink) -> None:
     fire(sandbox, "Watchdog", "none", {})
 
     def calls() -> int:
@@ -122,7 +122,7 @@ def test_the_dead_mans_switch_goes_to_its_own_webhook_again_and_again(sandbox: C
     assert ("Watchdog", "gpu2") not in {**sink.alerts("/tickets"), **sink.alerts("/locked")}
 
 
-def test_what_can_reach_nobody_is_refused_before_anything_is_changed(sandbox: Cluster) -> None:
+def test_receivers_that_reach_nobody_are_refused_before_any_change(sandbox: Cluster) -> None:
     before = config(sandbox)
     bad = {
         "alertmanager_receivers": {
@@ -149,14 +149,14 @@ def test_what_can_reach_nobody_is_refused_before_anything_is_changed(sandbox: Cl
     assert config(sandbox) == before
 
 
-def test_what_amtool_refuses_never_replaces_what_works(sandbox: Cluster) -> None:
+def test_configuration_refused_by_amtool_is_not_installed(sandbox: Cluster) -> None:
     before, process = config(sandbox), pid(sandbox)
     done = alerting(sandbox, {"alertmanager_extra": {"global": {"no_such_key": 1}}})
     assert done.returncode != 0
     assert (config(sandbox), pid(sandbox)) == (before, process)
 
 
-def test_upstreams_archive_takes_the_place_of_the_package_and_gives_it_back(sandbox: Cluster) -> None:
+def test_upstream_archive_replaces_the_package_and_can_be_undone(sandbox: Cluster) -> None:
     make = (
         "mkdir -p /run/am/alertmanager-0.28 && cd /run/am && cp /usr/bin/amtool alertmanager-0.28 && "
         "cp /usr/bin/prometheus-alertmanager alertmanager-0.28/alertmanager && "

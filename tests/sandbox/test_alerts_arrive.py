@@ -1,4 +1,4 @@
-"""Faults that are really there make real alerts arrive: found by Prometheus, passed on, and taken back once healed."""
+"""Tests of alerts from real faults: detected by Prometheus, delivered, and resolved once the fault is healed."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ pytestmark = [pytest.mark.proves("alertmanager", "prometheus"), pytest.mark.rate
 
 CONF = "/etc/slurm/slurm.conf"
 VERDICT = "/var/lib/prometheus/node-exporter/busbar_validation.prom"
-# Debian's node exporter, left to itself, does not look there.
+# Debian's node exporter ignores this mount point by default.
 MOUNT = "/mnt/alerting"
 FOUND = ("SlurmNodeDown", "FilesystemFull", "NodeDown", "ValidationFailed")
-# What is long for people is short for a test; the rules are those that a site has.
+# Short intervals for the test; the rules are unchanged.
 SHORT = {"prometheus_alerts": {name: {"for": "0s"} for name in FOUND}}
-# One message of 1 MiB: 0.001 GB/s on a link of 10 Mb/s and 0.1 or more on a healthy one, however busy the processor is.
+# One message of 1 MiB: 0.001 GB/s on a link of 10 Mb/s and 0.1 or more on a healthy one, even on a busy CPU.
 SLOW = (
     *("-e", "validation_max_bytes=1M", "-e", "validation_seconds_per_size=0.2"),
     *("-e", "validation_floor_gbs=0.006"),
@@ -40,23 +40,23 @@ def monitoring(sandbox: Cluster, *arguments: str) -> None:
 
 @contextlib.contextmanager
 def impatient_slurm(sandbox: Cluster) -> Iterator[None]:
-    """Slurm calls a node down after seconds, and not after five minutes."""
+    """Make Slurm set a node to down after seconds instead of five minutes."""
     sandbox.exec("ctl", f"cp -p {CONF} {CONF}.kept && sed -i '/^SlurmdTimeout/d' {CONF}")
     sandbox.exec("ctl", f"echo SlurmdTimeout=10 >>{CONF} && scontrol reconfigure")
     sandbox.wait_idle()
     try:
         yield
     finally:
-        # A node that has just come back may keep slurmctld's reconfiguration waiting for longer than scontrol does.
+        # A node that has just come back may delay slurmctld's reconfiguration beyond the timeout of scontrol.
         sandbox.exec("ctl", f"mv {CONF}.kept {CONF} && systemctl restart slurmctld")
 
 
 @pytest.fixture(scope="module")
 def sink(sandbox: Cluster) -> Iterator[Sink]:
-    """Alerts that fire at once, and lead to a receiver on the monitoring host; all as before at the end."""
+    """Send firing alerts immediately to a receiver on the monitoring host; everything is restored at the end."""
     sandbox.wait_idle()
     sink = Sink(sandbox)
-    # A verdict that is FAIL already would be no news to the receiver.
+    # The receiver would not be notified of a verdict that is FAIL already.
     sandbox.exec("ctl", f"rm -f {VERDICT}")
     monitoring(sandbox, "-e", json.dumps(RECEIVERS | SHORT))
     try:
@@ -70,7 +70,7 @@ def sink(sandbox: Cluster) -> Iterator[Sink]:
 
 
 def back_in_service(sandbox: Cluster) -> None:
-    """Give Slurm back every node that a fault took out."""
+    """Resume every node that a fault took out of service."""
 
     def idle() -> bool:
         for node, state in sandbox.node_states().items():
@@ -88,7 +88,7 @@ def validate(sandbox: Cluster) -> int:
 
 
 def arrived(sink: Sink, name: str, node: str, status: str = "firing", timeout: float = 90) -> dict[str, str]:
-    """Wait for an alert; what it says. Each is one that people can use."""
+    """Wait for an alert, check its annotations, and return them."""
     sink.wait_for(
         lambda: (name, node) in sink.alerts("/tickets", status), f"{name} of {node or 'all'} is not {status}", timeout
     )
@@ -100,7 +100,7 @@ def arrived(sink: Sink, name: str, node: str, status: str = "firing", timeout: f
 
 
 def silenced(sandbox: Cluster) -> dict[tuple[str, str], bool]:
-    """The alerts that Alertmanager knows, by name and node, and whether another one silences each."""
+    """Return the alerts in Alertmanager, by name and node, and whether another one inhibits each."""
     program = (
         "import json, sys, urllib.request as u; print(u.urlopen(u.Request('http://127.0.0.1:9093/api/v2/alerts',"
         "headers=json.loads(sys.argv[1]))).read().decode())"
@@ -112,7 +112,7 @@ def silenced(sandbox: Cluster) -> dict[tuple[str, str], bool]:
     }
 
 
-def test_a_slow_link_and_a_full_disk_are_reported_and_taken_back(sandbox: Cluster, sink: Sink) -> None:
+def test_slow_link_and_full_disk_are_reported_and_resolved(sandbox: Cluster, sink: Sink) -> None:
     fill = (
         f"mkdir -p {MOUNT} && mount -t tmpfs -o size=8m tmpfs {MOUNT} && dd if=/dev/zero of={MOUNT}/x bs=1M 2>/dev/null"
     )
@@ -136,14 +136,12 @@ def test_a_slow_link_and_a_full_disk_are_reported_and_taken_back(sandbox: Cluste
     arrived(sink, "ValidationFailed", "", "resolved")
 
 
-def test_a_stopped_daemon_and_then_a_pulled_node_are_reported_once_each_and_taken_back(
-    sandbox: Cluster, sink: Sink
-) -> None:
+def test_stopped_daemon_and_pulled_node_are_reported_once_and_resolved(sandbox: Cluster, sink: Sink) -> None:
     sandbox.exec("gpu2", "systemctl stop slurmd", timeout=120)
     assert "gpu2" in arrived(sink, "SlurmNodeDown", "gpu2")["summary"]
     sandbox.fault("pull", "gpu2")
     assert "gpu2" in arrived(sink, "NodeDown", "gpu2")["summary"]
-    # The node is gone: that it does not answer Slurm is no news any more.
+    # The node is gone, so NodeDown inhibits SlurmNodeDown.
     sandbox.wait_until(lambda: silenced(sandbox).get(("SlurmNodeDown", "gpu2"), False), "nothing is silenced")
     assert not silenced(sandbox)["NodeDown", "gpu2"]
     sandbox.fault("heal")

@@ -1,7 +1,7 @@
-"""What a hostile user of the cluster tries, and is refused: alice attacks bob, the daemons and the nodes.
+"""Tests of attacks by a hostile cluster user: alice attacks bob, the daemons and the nodes, and is refused.
 
-Every attempt is real, ends with the refusal of the very part that has to refuse it, and has a control: the same done by
-whoever may, which works. Without it, an attempt that cannot work for another reason would count as refused.
+Every attempt is real, fails with the error of the component that must refuse it, and has a control: the same action by
+an authorised user succeeds. Without the control, an attempt that fails for another reason would count as refused.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.proves("slurm", "ssh", "mariadb", "users")
 
-# Where both have jobs, and a node where nobody has one.
+# Both users have jobs on the first node; nobody has a job on the second.
 NODE, FREE = "gpu1", "gpu2"
 DENIED = "Permission denied|Operation not permitted"
 SECRET = "of-bob-alone"  # noqa: S105 - what the attacks look for
@@ -35,8 +35,8 @@ class Jobs:
     """The jobs that run during the attacks, both on one node with one GPU each.
 
     Attributes:
-        bob: the number of the victim's job.
-        alice: the number of the attacker's job, where she has a foothold on the node.
+        bob: ID of the victim's job.
+        alice: ID of the attacker's job on the same node.
         pid: a process of the victim's job.
     """
 
@@ -47,7 +47,7 @@ class Jobs:
 
 @pytest.fixture(scope="module")
 def jobs(sandbox: Cluster) -> Iterator[Jobs]:
-    """A job of the victim and one of the attacker."""
+    """Start a job of the victim and one of the attacker."""
     sandbox.wait_idle()
     sandbox.exec("login", f"cat > ~/job.sh <<'END'\n{BOB_SCRIPT}END", user="bob")
     asked = f"-w {NODE} --gpus-per-node=1 --mem=100 -n1 -c1 -o /dev/null"
@@ -62,7 +62,7 @@ def jobs(sandbox: Cluster) -> Iterator[Jobs]:
 
 
 def in_job(sandbox: Cluster, job: str, command: str, user: str = "alice") -> tuple[int, str]:
-    """Run a shell command inside a running job of a user; its status, and all that it said."""
+    """Run a shell command inside a running job of a user; return exit code and output."""
     step = f'srun --quiet --jobid={job} --overlap --mem=50 -n1 bash -c "$ATTACK"'
     done = sandbox.exec(
         "login", f"ATTACK=$(cat <<'END'\n{command}\nEND\n); export ATTACK; {step}", user=user, check=False
@@ -71,17 +71,17 @@ def in_job(sandbox: Cluster, job: str, command: str, user: str = "alice") -> tup
 
 
 def as_user(sandbox: Cluster, node: str, command: str, user: str = "alice") -> tuple[int, str]:
-    """Run a shell command of a user on a node; its status, and all that it said."""
+    """Run a shell command of a user on a node; return exit code and output."""
     done = sandbox.exec(node, command, user=user, check=False)
     return done.returncode, done.stdout + done.stderr
 
 
-# systemd reads command lines for everybody who may ask it.
+# systemd returns command lines to every user with access to its bus.
 PROCESSES = (
     "busctl call org.freedesktop.systemd1 /org/freedesktop/systemd1 org.freedesktop.systemd1.Manager"
     " GetUnitProcesses s system.slice"
 )
-# Inside a job on the victim's node: what is tried, how it is refused, and the same by root of the node, who may.
+# Inside a job on the victim's node: attack, expected error, and the control by root of the node.
 FROM_A_JOB = {
     "the GPU of the other job": (
         "for g in /dev/nvidia[01]; do : <$g; done; exit 1",
@@ -166,7 +166,7 @@ FROM_A_JOB = {
 
 
 @pytest.mark.parametrize("what", FROM_A_JOB)
-def test_from_a_job_of_her_own_she_does_not_get(sandbox: Cluster, jobs: Jobs, what: str) -> None:
+def test_attack_from_a_job_is_refused(sandbox: Cluster, jobs: Jobs, what: str) -> None:
     attack, refusal, control = (text.replace("{bob}", jobs.bob).replace("{pid}", jobs.pid) for text in FROM_A_JOB[what])
     status, said = in_job(sandbox, jobs.alice, attack)
     assert status != 0, said
@@ -175,7 +175,7 @@ def test_from_a_job_of_her_own_she_does_not_get(sandbox: Cluster, jobs: Jobs, wh
     assert done.returncode == 0, f"the control failed: {done.stdout}{done.stderr}"
 
 
-# On the login node, with Slurm's commands: what is tried, and how it is refused.
+# On the login node, with Slurm's commands: attack and expected error.
 BY_SLURM = {
     "submitting as him": ("sbatch --uid=bob --wrap true", "invalid|not permitted|Permission|denied|root"),
     "cancelling his job": ("scancel {bob} && squeue -hj {bob} -o %u | grep -v bob", "Access/permission denied"),
@@ -200,7 +200,7 @@ BY_SLURM = {
 
 
 @pytest.mark.parametrize("what", BY_SLURM)
-def test_by_slurms_commands_she_does_not_get(sandbox: Cluster, jobs: Jobs, what: str) -> None:
+def test_attack_with_slurm_commands_is_refused(sandbox: Cluster, jobs: Jobs, what: str) -> None:
     attack, refusal = BY_SLURM[what]
     status, said = as_user(sandbox, "login", attack.replace("{bob}", jobs.bob).replace("{alice}", jobs.alice))
     assert status != 0, said
@@ -211,7 +211,7 @@ def test_by_slurms_commands_she_does_not_get(sandbox: Cluster, jobs: Jobs, what:
     assert sandbox.node_states()[NODE] in {"mix", "alloc"}
 
 
-def test_a_node_without_a_job_and_the_controller_are_shut(sandbox: Cluster, jobs: Jobs) -> None:
+def test_login_to_node_without_a_job_and_to_controller_is_refused(sandbox: Cluster, jobs: Jobs) -> None:
     assert jobs.alice
     ssh = "ssh -o BatchMode=yes -o ConnectTimeout=10"
     for target, refusal in (("gpu2 id", "no active jobs"), ("ctl id", "takes no users|Permission denied")):
@@ -222,12 +222,12 @@ def test_a_node_without_a_job_and_the_controller_are_shut(sandbox: Cluster, jobs
         status, said = as_user(sandbox, NODE, f"{ssh} {user}@login id")
         assert status == 255, said
         assert "Permission denied" in said
-    # The control: where she has a job she gets in, and only into it.
+    # The control: she can log in where she has a job, and only into that job.
     status, said = as_user(sandbox, "login", f"{ssh} {NODE} cat /proc/self/cgroup")
     assert (status, f"/job_{jobs.alice}" in said) == (0, True), said
 
 
-def test_his_files_are_his(sandbox: Cluster, jobs: Jobs) -> None:
+def test_files_of_another_user_are_private(sandbox: Cluster, jobs: Jobs) -> None:
     assert jobs.bob
     status, said = as_user(sandbox, "login", "ls ~bob; cat ~bob/job.sh")
     assert status != 0
@@ -236,12 +236,12 @@ def test_his_files_are_his(sandbox: Cluster, jobs: Jobs) -> None:
     assert SECRET in sandbox.exec("login", "cat ~/job.sh", user="bob").stdout
 
 
-def test_the_database_is_reached_by_nobody(sandbox: Cluster) -> None:
+def test_users_do_not_reach_the_database(sandbox: Cluster) -> None:
     address = load(sandbox.name).address("ctl")
     status, said = as_user(sandbox, "login", f"timeout 5 bash -c ': </dev/tcp/{address}/3306'")
     assert status != 0
     assert "refused" in said
-    # Even a session on the controller, which takes none, finds neither socket nor password open.
+    # Even a session on the controller, which users cannot open, has no access to socket and password.
     for user in ("root", "slurm", "alice"):
         status, said = as_user(sandbox, "ctl", f"mariadb -u {user} -e 'select 1'")
         assert status != 0
@@ -253,7 +253,7 @@ def test_the_database_is_reached_by_nobody(sandbox: Cluster) -> None:
 
 
 @pytest.mark.parametrize("path", ["/-/quit", "/-/reload", "/api/v1/admin/tsdb/delete_series?match[]=up"])
-def test_prometheus_takes_no_orders(sandbox: Cluster, path: str) -> None:
+def test_prometheus_admin_api_is_refused(sandbox: Cluster, path: str) -> None:
     prometheus = Prometheus(sandbox.name)
     with pytest.raises(urllib.error.HTTPError) as refused:
         prometheus.open(path, b"")
@@ -264,7 +264,7 @@ def test_prometheus_takes_no_orders(sandbox: Cluster, path: str) -> None:
         prometheus.open(path, b"")
 
 
-# What tells of others' jobs: a user of any node asks for it.
+# Endpoints with data about jobs of others: a user of any node requests them.
 WATCHED = {
     "Prometheus' figures": ("ctl", 9090, "/api/v1/query?query=up"),
     "Prometheus' configuration": ("ctl", 9090, "/api/v1/status/config"),
@@ -282,12 +282,12 @@ except urllib.error.HTTPError as refused:
 
 @pytest.mark.parametrize("what", WATCHED)
 @pytest.mark.parametrize("where", ["login", NODE])
-def test_the_monitoring_tells_a_user_nothing(sandbox: Cluster, what: str, where: str) -> None:
+def test_monitoring_requires_a_password(sandbox: Cluster, what: str, where: str) -> None:
     node, port, path = WATCHED[what]
     url = f"http://{load(sandbox.name).address(node)}:{port}{path}"
     status, said = as_user(sandbox, where, f"python3 -c '{ASK}' '{url}'")
     assert (status, said) == (0, "401\n")
-    # The control: with the password, which he does not find.
+    # The control: access with the password, which users cannot find.
     prometheus = Prometheus(sandbox.name)
     prometheus.url = f"http://{load(sandbox.name).address(node)}:{port}"
     assert prometheus.open(path)
@@ -297,7 +297,7 @@ def test_the_monitoring_tells_a_user_nothing(sandbox: Cluster, what: str, where:
     assert found == ""
 
 
-def test_a_name_forges_nobodys_job_in_the_metrics(sandbox: Cluster) -> None:
+def test_job_name_cannot_forge_metrics(sandbox: Cluster) -> None:
     forged = "x\x1e777\x1fRUNNING\x1fmallory\x1f"
     sandbox.exec("login", f"sbatch --parsable -H -J $'{forged}' -o /dev/null --wrap true", user="alice", check=False)
     try:
@@ -312,7 +312,7 @@ def test_a_name_forges_nobodys_job_in_the_metrics(sandbox: Cluster) -> None:
         sandbox.exec("ctl", "scancel --user=alice --state=PENDING")
 
 
-# Ways in which processes try to stay when their job is over; each calls its process by a number of seconds.
+# Ways in which processes try to outlive their job; each marks its process by a number of seconds.
 STAYING = {
     "setsid": "setsid sleep {mark} </dev/null >/dev/null 2>&1 &",
     "nohup and a double fork": "(nohup sleep {mark} </dev/null >/dev/null 2>&1 &) &",
@@ -323,7 +323,7 @@ STAYING = {
 }
 
 
-def test_nothing_stays_when_a_job_is_over(sandbox: Cluster) -> None:
+def test_no_process_outlives_its_job(sandbox: Cluster) -> None:
     marks = {way: str(7000 + number) for number, way in enumerate(STAYING)}
     tries = "\n".join(way.replace("{mark}", marks[name]) for name, way in STAYING.items())
     script = f"#!/bin/bash\n{tries}\nsleep 2\npgrep -u alice -af '^sleep 7'\n"
@@ -332,7 +332,7 @@ def test_nothing_stays_when_a_job_is_over(sandbox: Cluster) -> None:
         wait = f"cd && sbatch --wait --parsable -w {FREE} --mem=100 -o stay.out stay.sh"
         sandbox.exec("login", wait, user="alice", check=False, timeout=120)
         seen = sandbox.exec("login", "cat ~/stay.out", user="alice").stdout
-        # The control: some of them did run while the job ran.
+        # The control: some of them did run during the job.
         assert f"sleep {marks['setsid']}" in seen, seen
         assert f"sleep {marks['a Python daemon']}" in seen, seen
         left = "pgrep -u alice -af '^sleep 7'"
@@ -346,7 +346,7 @@ def test_nothing_stays_when_a_job_is_over(sandbox: Cluster) -> None:
         sandbox.exec("login", "rm -f ~/stay.sh ~/stay.out", user="alice")
 
 
-def test_memory_beyond_the_job_is_not_given(sandbox: Cluster, jobs: Jobs) -> None:
+def test_memory_beyond_the_allocation_is_refused(sandbox: Cluster, jobs: Jobs) -> None:
     status, said = in_job(sandbox, jobs.alice, "python3 -c 'b = bytearray(400 * 2**20); print(len(b))'")
     assert status != 0, said
     assert str(400 * 2**20) not in said

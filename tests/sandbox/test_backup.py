@@ -1,4 +1,4 @@
-"""Backups are made, proven and refused; a lost controller comes back with queue, running jobs and accounting."""
+"""Tests of backups: creation, verification, refusal; a lost controller is restored with queue, jobs and accounting."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from conftest import Cluster
 
-# The login node keeps the snapshots, and ctl reaches it by SSH.
+# The login node stores the snapshots, and ctl reaches it by SSH.
 pytestmark = [pytest.mark.proves("backup"), pytest.mark.needs("ssh")]
 
 KEEPER = "login"
@@ -27,7 +27,7 @@ METRICS = "/var/lib/prometheus/node-exporter/busbar_backup.prom"
 INVOCATIONS = "systemctl show -p InvocationID --value slurmctld slurmdbd mariadb"
 STAGE = "/var/lib/busbar-backup/stage"
 OTHER_STATE = f"head -c 5 {STAGE}/slurm_state/job_state >/root/x; mv /root/x {STAGE}/slurm_state/job_state"
-# A snapshot that says otherwise of itself, and one that holds less: made by hand, as the program makes its own.
+# Damaged snapshots: with wrong metadata, and incomplete ones; created with the commands of the program.
 CHANGED = {
     'sed -i \'s/^ "cluster": .*/ "cluster": "elsewhere",/\' manifest.json': "from another cluster",
     'sed -i \'s/^ "slurm_version": .*/ "slurm_version": "99.05.1",/\' manifest.json': "Slurm 99.05.1 wrote the state",
@@ -45,7 +45,7 @@ def provision(sandbox: Cluster, playbook: str, *options: str) -> subprocess.Comp
 
 
 def refused(sandbox: Cluster, said: str, *options: str) -> None:
-    """See that a restore is refused before anything of the daemons is changed."""
+    """Check that a restore is refused before any daemon is changed."""
     started = sandbox.exec("ctl", INVOCATIONS).stdout
     done = provision(sandbox, "restore", *options)
     assert done.returncode == 2, done.stdout + done.stderr
@@ -66,11 +66,11 @@ def metric(sandbox: Cluster, name: str) -> float:
 
 @pytest.fixture(scope="module")
 def backed_up(sandbox: Cluster) -> Iterator[str]:
-    """Backups to the login node; what the first run said. Afterwards there are none again."""
+    """Back up to the login node and return the output of the first run; all backups are removed at the end."""
     options = sandbox.inventory / "group_vars" / "all" / "backup.yml"
     options.write_text(f"backup_enabled: true\nbackup_host: {KEEPER}\nbackup_site_folder: false\n")
     sandbox.exec("ctl", "mkdir -p /var/lib/prometheus/node-exporter")
-    # slurmctld saves its queue with the first job, and a scenario of Molecule may have run none.
+    # slurmctld saves its queue with the first job, and a Molecule scenario may have run none.
     sandbox.exec("ctl", "srun --time=1 true")
     saved = "test -f /var/lib/slurm/slurmctld/job_state"
     sandbox.wait_until(
@@ -86,7 +86,7 @@ def backed_up(sandbox: Cluster) -> Iterator[str]:
 
 
 @pytest.mark.scenario
-def test_a_snapshot_is_made_and_proven(sandbox: Cluster, backed_up: str) -> None:
+def test_snapshot_is_created_and_verified(sandbox: Cluster, backed_up: str) -> None:
     said = re.search(
         r"ctl: snapshot (\w{8}) in \S+, (\d+) files, (\d+) rows of accounting, .* restored and compared", backed_up
     )
@@ -98,7 +98,7 @@ def test_a_snapshot_is_made_and_proven(sandbox: Cluster, backed_up: str) -> None
     assert metric(sandbox, "last_run_failed") == 0
     assert abs(time.time() - metric(sandbox, "last_success_timestamp_seconds")) < 900
     assert "busbar-backup.timer" in sandbox.exec("ctl", "systemctl list-timers busbar-backup.timer").stdout
-    # Neither copies nor a second server are left.
+    # Neither copies nor a second database server are left.
     assert sandbox.exec("ctl", "ls /var/lib/busbar-backup").stdout.split() == [
         "cache",
         "last.json",
@@ -120,7 +120,7 @@ def test_a_second_run_changes_nothing(sandbox: Cluster) -> None:
 
 
 @pytest.mark.usefixtures("backed_up")
-def test_users_read_no_backup_and_its_account_has_no_shell(sandbox: Cluster) -> None:
+def test_users_cannot_read_backups_and_backup_account_has_no_shell(sandbox: Cluster) -> None:
     for node, path in [("ctl", "/etc/busbar/backup/password"), ("ctl", "/etc/busbar/backup/ssh_key")]:
         assert sandbox.exec(node, f"runuser -u alice -- cat {path}", check=False).returncode != 0
     assert sandbox.exec(KEEPER, f"runuser -u alice -- ls {REPOSITORY}", check=False).returncode != 0
@@ -138,7 +138,7 @@ def test_users_read_no_backup_and_its_account_has_no_shell(sandbox: Cluster) -> 
 
 
 @pytest.mark.usefixtures("backed_up")
-def test_a_keeper_that_is_away_is_told_and_made_up_for(sandbox: Cluster) -> None:
+def test_unreachable_backup_host_is_reported_and_backup_is_made_later(sandbox: Cluster) -> None:
     before = metric(sandbox, "last_success_timestamp_seconds")
     sandbox.exec(KEEPER, f"mv {REPOSITORY}/config /root/config")
     try:
@@ -158,7 +158,7 @@ def test_a_keeper_that_is_away_is_told_and_made_up_for(sandbox: Cluster) -> None
     assert metric(sandbox, "last_success_timestamp_seconds") > before
 
 
-def test_an_option_that_cannot_be_is_refused_before_anything_changes(sandbox: Cluster) -> None:
+def test_invalid_option_is_refused_before_any_change(sandbox: Cluster) -> None:
     done = provision(sandbox, "preflight", "-e", "backup_enabled=true", "-e", "backup_host=logn")
     assert done.returncode == 2, done.stdout + done.stderr
     assert "ctl: backup_host: 'logn' is not in the inventory" in done.stdout
@@ -166,13 +166,13 @@ def test_an_option_that_cannot_be_is_refused_before_anything_changes(sandbox: Cl
 
 
 @pytest.mark.usefixtures("backed_up")
-def test_a_living_cluster_is_not_overwritten(sandbox: Cluster) -> None:
+def test_running_cluster_is_not_overwritten(sandbox: Cluster) -> None:
     refused(sandbox, "ctl: restore_replace: the restore would replace a Slurm queue in /var/lib/slurm/slurmctld and")
     refused(sandbox, "no snapshot 'abcdef' of ctl", "-e", "restore_snapshot=abcdef")
 
 
 @pytest.mark.usefixtures("backed_up")
-def test_a_damaged_snapshot_is_refused(sandbox: Cluster) -> None:
+def test_damaged_snapshot_is_refused(sandbox: Cluster) -> None:
     largest = f"find {REPOSITORY}/data -type f -printf '%s %p\\n' | sort -n | tail -1 | cut -d' ' -f2"
     pack = sandbox.exec(KEEPER, largest).stdout.strip()
     sandbox.exec(
@@ -188,7 +188,7 @@ def test_a_damaged_snapshot_is_refused(sandbox: Cluster) -> None:
 
 
 @pytest.mark.usefixtures("backed_up")
-def test_a_proof_counts_what_would_come_back_and_touches_nothing(sandbox: Cluster) -> None:
+def test_verify_counts_rows_and_leaves_daemons_unchanged(sandbox: Cluster) -> None:
     started = sandbox.exec("ctl", INVOCATIONS).stdout
     sandbox.exec("ctl", "systemctl start busbar-backup", timeout=120)
     done = verified(sandbox)
@@ -213,7 +213,7 @@ def test_a_proof_counts_what_would_come_back_and_touches_nothing(sandbox: Cluste
 
 
 @pytest.mark.usefixtures("backed_up")
-def test_the_folder_of_the_site_is_saved_proven_and_fetched(sandbox: Cluster, tmp_path: Path) -> None:
+def test_site_folder_is_saved_verified_and_restored(sandbox: Cluster, tmp_path: Path) -> None:
     if not shutil.which("restic"):
         pytest.skip("this host has no restic: scripts/setup --test")
     site = ("-e", "backup_site_folder=true")
@@ -241,7 +241,7 @@ def test_the_folder_of_the_site_is_saved_proven_and_fetched(sandbox: Cluster, tm
     _fetch_site(sandbox, tmp_path)
     fetched = tmp_path / secrets.relative_to("/")
     found = {path.name: path.read_bytes() for path in fetched.iterdir() if path.is_file()}
-    # Locks and what SSH learns of hosts are written all the time.
+    # Locks and known_hosts files change all the time.
     for names in (saved, found):
         for name in [name for name in names if name.endswith(".lock") or name.startswith("known_hosts")]:
             names.pop(name)
@@ -252,10 +252,10 @@ def test_the_folder_of_the_site_is_saved_proven_and_fetched(sandbox: Cluster, tm
 
 
 def _fetch_site(sandbox: Cluster, target: Path) -> None:
-    """Restore the folder of the site with the three files that are kept elsewhere, as docs/backup.md says."""
+    """Restore the site folder with the three files that are stored elsewhere, as described in docs/backup.md."""
     secrets = sandbox.state / "secrets"
     keeper = f"busbar-backup@{sandbox.exec(KEEPER, 'hostname -I').stdout.split()[0]}"
-    # On a new provisioning host nothing is known of the keeper, and a person says yes to its key.
+    # A new provisioning host does not know the backup host, and the admin accepts its key.
     first = f"-F none -o StrictHostKeyChecking=accept-new -o UserKnownHostsFile={target / 'keeper'}"
     done = subprocess.run(
         [
@@ -273,10 +273,10 @@ def _fetch_site(sandbox: Cluster, target: Path) -> None:
 
 
 @pytest.mark.usefixtures("backed_up")
-def test_a_snapshot_that_would_not_come_back_is_reported(sandbox: Cluster) -> None:
+def test_unrestorable_snapshot_is_reported(sandbox: Cluster) -> None:
     settings = as_json(sandbox.exec("ctl", "cat /etc/busbar/backup/backup.json").stdout)
     restic = "busbar-restic --quiet"
-    # A snapshot that lacks one of them is refused for that.
+    # Only existing paths, because verification would otherwise already fail for a missing one.
     there = sandbox.exec("ctl", f"ls -d {' '.join(settings['configurations'])} 2>/dev/null", check=False).stdout.split()
     paths = [STAGE, *there]
     ids = "import json, sys; print(*[each['id'] for each in json.load(sys.stdin)])"
@@ -298,7 +298,7 @@ def test_a_snapshot_that_would_not_come_back_is_reported(sandbox: Cluster) -> No
 
 
 def _save_changed(sandbox: Cluster, restic: str, change: str, paths: list[str]) -> None:
-    """Save the newest snapshot once more, after a change."""
+    """Save the newest snapshot again with a change."""
     sandbox.exec(
         "ctl",
         f"set -e; {restic} restore latest --host ctl --target / --include {STAGE}; cd {STAGE}; {change}; "
@@ -308,7 +308,7 @@ def _save_changed(sandbox: Cluster, restic: str, change: str, paths: list[str]) 
 
 
 @pytest.mark.usefixtures("backed_up")
-def test_a_controller_that_is_lost_comes_back(sandbox: Cluster) -> None:
+def test_lost_controller_is_restored(sandbox: Cluster) -> None:
     sandbox.wait_idle()
     ended = submit(sandbox, "-n1 --mem=64 -o /dev/null", "true")
     wait_for_state(sandbox, ended, "COMPLETED")
@@ -336,7 +336,7 @@ def test_a_controller_that_is_lost_comes_back(sandbox: Cluster) -> None:
         assert job_state(sandbox, waiting) == "PENDING"
         assert sandbox.exec("ctl", "sacctmgr -nP show assoc format=cluster,account,user,qos | sort").stdout == users
         wait_for_state(sandbox, ended, "COMPLETED")
-        # Nothing of it is left to be put in place, and nothing lies around.
+        # No temporary files are left.
         again = as_json(sandbox.exec("ctl", "busbar-backup fetch").stdout)
         assert (again["there"], again["left"]) == ([], [])
         assert sandbox.exec("ctl", "ls -d /var/lib/busbar-backup/restored", check=False).returncode != 0

@@ -1,4 +1,4 @@
-"""A site without internet access: its hosts reach only the provisioning host, which offers a bundle."""
+"""Tests of a site without internet access: its hosts reach only the provisioning host, which serves a bundle."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PORT = 8021
 
 
 def archives(folder: Path) -> list[str]:
-    """The archives of the bundle's system, as apt's site: without a scheme."""
+    """Return the archives for the bundle's system, in the notation of the apt option: without a scheme."""
     description = json.loads((folder / "bundle.json").read_text(encoding="utf-8"))
     return sorted({each["url"].partition("://")[2] for each in description["archives"]["debian13"]})
 
@@ -35,7 +35,7 @@ def reaches(cluster: Cluster, node: str, address: str, port: int) -> bool:
 
 
 def cut_off(cluster: Cluster, node: str, subnet: str) -> None:
-    """Let a node reach only its own network, in which the provisioning host has the first address."""
+    """Restrict a node to its own network, in which the provisioning host has the first address."""
     shown = subprocess.run(
         ["podman", "inspect", "--format", "{{.State.Pid}}", cluster.container(node)],
         check=True,
@@ -53,7 +53,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def isolated(sandbox_name: str, folder: Path) -> Iterator[Cluster]:
-    """A bare sandbox with its bundle, which it can reach, and without the rest of the world."""
+    """Return a bare sandbox without internet access that reaches its bundle."""
     cluster = Cluster(f"{sandbox_name}-airgap")
     made = cluster.busbar("sandbox", "up", "--name", cluster.name)
     assert made.returncode == 0, made.stderr
@@ -81,7 +81,7 @@ def isolated(sandbox_name: str, folder: Path) -> Iterator[Cluster]:
     assert gone.returncode == 0, gone.stderr
 
 
-def test_the_site_is_provisioned_and_validated_from_the_bundle(isolated: Cluster, folder: Path) -> None:
+def test_site_is_provisioned_and_validated_from_the_bundle(isolated: Cluster, folder: Path) -> None:
     done = isolated.busbar("provision", "--name", isolated.name, *QUICK, timeout=1800)
     assert done.returncode == 0, done.stdout + done.stderr
     report = max((isolated.state / "reports").glob("*/report.json"))
@@ -97,7 +97,7 @@ def test_a_second_run_changes_nothing(isolated: Cluster) -> None:
     assert {counts["changed"] for counts in recap(done.stdout).values()} == {0}
 
 
-def test_a_whole_bundle_is_verified_and_a_missing_package_is_named(isolated: Cluster, folder: Path) -> None:
+def test_complete_bundle_is_verified_and_missing_package_is_reported(isolated: Cluster, folder: Path) -> None:
     command = ["bundle", "verify", "--name", isolated.name, str(folder)]
     good = isolated.busbar(*command)
     assert (good.returncode, f"bundle of {isolated.name}" in good.stdout) == (0, True), good.stderr
@@ -106,20 +106,20 @@ def test_a_whole_bundle_is_verified_and_a_missing_package_is_named(isolated: Clu
     package.unlink()
     bad = isolated.busbar(*command)
     assert (bad.returncode, f"{package.name}: is missing" in bad.stderr) == (2, True), bad.stderr
-    # An update downloads only what is missing.
+    # An update downloads only missing files.
     again = isolated.busbar("bundle", "create", "--name", isolated.name, str(folder), timeout=900)
     assert (again.returncode, "downloaded 1 of 1 files" in again.stderr) == (0, True), again.stderr
     assert package.read_bytes() == kept
 
 
-def test_a_bundle_of_another_inventory_is_refused_before_anything_changes(isolated: Cluster) -> None:
+def test_bundle_of_another_inventory_is_refused_before_any_change(isolated: Cluster) -> None:
     done = isolated.playbook("base.yml", "--tags", "hosts_install", "-e", "cluster_name=other")
     assert done.returncode != 0
     assert "was created for another inventory (expected the host ctl of the cluster other)" in done.stdout
     assert {counts["changed"] for counts in recap(done.stdout).values()} == {0}
 
 
-def test_without_the_option_the_hosts_have_their_own_sources_again(isolated: Cluster, folder: Path) -> None:
+def test_hosts_use_their_own_sources_again_without_the_option(isolated: Cluster, folder: Path) -> None:
     done = isolated.playbook("base.yml", "--tags", "hosts_configure", "-e", "site_bundle=")
     assert done.returncode == 0, done.stdout[-2000:]
     listed = isolated.exec("gpu1", "ls /etc/apt/*.d; cat /etc/apt/sources.list").stdout

@@ -1,7 +1,7 @@
-"""ClusterMAX judges the cluster: exactly the checks of the table pass, on a plain sandbox and with what it names.
+"""Tests of the cluster with ClusterMAX: exactly the checks in the table pass, with default and with listed options.
 
-The nodes are made to answer what machines with GPUs answer; what busbar installs and writes is busbar's. The options
-that the table names are on.
+The nodes answer like machines with GPUs; the files that busbar installs are real. The options listed in the table are
+enabled.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ pytestmark = pytest.mark.proves("cuda", "hosts", "lmod", "pyxis", "slurm")
 
 DATA: dict[str, Any] = yaml.safe_load((TOP / "tests/fixtures/clustermax.yml").read_text())
 TABLE: dict[str, dict[str, Any]] = DATA["checks"]
-# Who asks: root and a user on the login node, and a user there who has nodes of his own.
+# The callers: root and a user on the login node, and a user there who has an allocation.
 WAYS = {"root": ("root", ""), "user": ("alice", ""), "job": ("alice", "salloc -Q -N2 --gres=gpu:2 --mem=500 -t 10")}
-# A node of the sandbox has no kernel of its own, so the settings are written and not applied.
+# A sandbox node has no kernel of its own, so the settings are written but not applied.
 PROFILING = {"user_profiling": True, "hosts_kernel_managed": True, "hosts_sysctl_apply": False}
 
 
-def test_a_plain_sandbox_passes_what_the_page_says(sandbox: Cluster) -> None:
-    """Comes before the fixture below, which installs and pretends more."""
+def test_plain_sandbox_passes_the_documented_checks(sandbox: Cluster) -> None:
+    """Precedes the fixture below, which installs and simulates more."""
     sandbox.wait_idle(120)
     with audit_on(sandbox) as program:
         found = program("root", "")
@@ -42,7 +42,7 @@ def test_a_plain_sandbox_passes_what_the_page_says(sandbox: Cluster) -> None:
 
 @pytest.fixture(scope="module")
 def audit(sandbox: Cluster, apply: Callable[..., Any]) -> Iterator[Audit]:  # noqa: F811 - the fixture
-    """The program, on a cluster whose nodes look like machines and have what the table switches on."""
+    """Return the audit program on a cluster whose nodes look like machines and have the table's options enabled."""
 
     def play(name: str, *arguments: str, **declared: object) -> None:
         done = sandbox.playbook(name, *arguments, "-e", json.dumps(declared))

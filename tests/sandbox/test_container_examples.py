@@ -1,4 +1,4 @@
-"""The examples for Charliecloud and Apptainer through Slurm: the real runtimes, and an image of a few programs."""
+"""Tests of the Charliecloud and Apptainer examples in Slurm jobs, with the real runtimes and a small image."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.proves("examples", "charliecloud", "apptainer")
 
 EXAMPLES = "/shared/examples"
 PLACE = "/shared/runtime-test"
-# Programs of a node with what they are linked to, in the layout of its root, and a name of the image's own.
+# Programs of a node with their shared libraries, in the layout of its root, and a name that only the image has.
 MAKE_IMAGE = f"""
 set -e
 mkdir -p {PLACE}/image/usr/bin {PLACE}/image/etc && cd {PLACE}/image
@@ -36,7 +36,7 @@ echo 'PRETTY_NAME="Image of a test"' >etc/os-release
 tar -cf ../image.tar --exclude=./dev --exclude=./proc .
 mkdir ../runs && chmod 1777 ../runs
 """
-# No release of Debian has Apptainer, its development branch has: from where the node has its packages.
+# Debian releases lack Apptainer, the development branch has it: taken from the node's package source.
 FETCH = f"""
 set -e
 mkdir -p {PLACE}/sid/lists/partial && cd {PLACE}/sid
@@ -53,7 +53,7 @@ rm -r {PLACE}/sid
 
 
 def install(sandbox: Cluster, options: dict[str, object]) -> None:
-    """Have a runtime on the compute nodes by its role."""
+    """Install a runtime on the compute nodes by its role."""
     done = sandbox.playbook(
         "containers.yml", "--tags", "charliecloud,apptainer", "--limit", "slurm_compute", "-e", json.dumps(options)
     )
@@ -62,7 +62,7 @@ def install(sandbox: Cluster, options: dict[str, object]) -> None:
 
 @pytest.fixture(scope="module", autouse=True)
 def image(sandbox: Cluster) -> Iterator[None]:
-    """An image on the shared tree, and a folder for the output of jobs."""
+    """Return an image on the shared file system, and a folder for the output of jobs."""
     sandbox.wait_idle()
     sandbox.exec("gpu1", MAKE_IMAGE)
     yield
@@ -73,7 +73,7 @@ def image(sandbox: Cluster) -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def charliecloud(sandbox: Cluster) -> Iterator[str]:
-    """Charliecloud of the distribution; the name of the example."""
+    """Install the distribution's Charliecloud and return the name of the example."""
     install(sandbox, {"charliecloud_enabled": True, "charliecloud_images_path": PLACE})
     yield "charliecloud"
     for node in sandbox.compute:
@@ -82,7 +82,7 @@ def charliecloud(sandbox: Cluster) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def apptainer(sandbox: Cluster) -> Iterator[str]:
-    """Apptainer from a package file; the name of the example."""
+    """Install Apptainer from a package file and return the name of the example."""
     fetched = sandbox.exec("gpu1", FETCH, check=False, timeout=300)
     if fetched.returncode:
         pytest.skip(f"no Apptainer to be had here: {fetched.stderr}")
@@ -98,12 +98,12 @@ def apptainer(sandbox: Cluster) -> Iterator[str]:
 
 @pytest.fixture(params=["charliecloud", "apptainer"])
 def runtime(request: pytest.FixtureRequest) -> str:
-    """The name of an example whose runtime is installed."""
+    """Install a runtime and return the name of its example."""
     return str(request.getfixturevalue(request.param))
 
 
 def submitted(sandbox: Cluster, script: str, image: str, arguments: str = "", nodes: int = 2) -> tuple[str, str]:
-    """Submit an example as alice and wait for it; returns its state and what it printed."""
+    """Submit an example as alice, wait for it, and return its state and output."""
     options = f"--wait --parsable --nodes={nodes} --ntasks-per-node=1 --gpus-per-node=1"
     command = f"export IMAGE={image}; cd {PLACE}/runs && sbatch {options} {EXAMPLES}/{script}.sbatch {arguments}"
     job = sandbox.exec("login", command, user="alice", check=False, timeout=400).stdout.strip()
@@ -112,7 +112,7 @@ def submitted(sandbox: Cluster, script: str, image: str, arguments: str = "", no
     return exit_code, sandbox.exec("ctl", f"cat {PLACE}/runs/{script}-{job}.out").stdout
 
 
-def test_each_rank_is_in_the_image_with_the_gpu_of_its_job(sandbox: Cluster, runtime: str) -> None:
+def test_each_rank_runs_in_the_image_with_the_gpu_of_its_job(sandbox: Cluster, runtime: str) -> None:
     code, told = submitted(sandbox, runtime, f"{PLACE}/image")
     assert code == "0:0", told
     lines = sorted(line for line in told.splitlines() if line.startswith("rank "))
@@ -121,7 +121,7 @@ def test_each_rank_is_in_the_image_with_the_gpu_of_its_job(sandbox: Cluster, run
     ]
 
 
-def test_a_command_runs_in_it_as_its_user_and_its_failure_is_the_jobs(sandbox: Cluster, runtime: str) -> None:
+def test_command_runs_as_its_user_and_its_failure_fails_the_job(sandbox: Cluster, runtime: str) -> None:
     command = "bash -c 'echo $(id -u) $MASTER_ADDR ${#RENDEZVOUS_SECRET}; exit 7'"
     code, told = submitted(sandbox, runtime, f"{PLACE}/image", command, nodes=1)
     uid = sandbox.exec("login", "id -u alice").stdout.strip()
@@ -129,19 +129,19 @@ def test_a_command_runs_in_it_as_its_user_and_its_failure_is_the_jobs(sandbox: C
     assert f"{uid} {sandbox.compute[0]} 48" in told.splitlines()
 
 
-def test_an_image_that_is_not_there_is_named(sandbox: Cluster, runtime: str) -> None:
+def test_missing_image_is_reported(sandbox: Cluster, runtime: str) -> None:
     code, told = submitted(sandbox, runtime, f"{PLACE}/gone", nodes=1)
     assert code != "0:0"
     assert f"{PLACE}/gone" in told
 
 
-def test_an_archive_is_an_image_of_charliecloud(sandbox: Cluster, charliecloud: str) -> None:
+def test_charliecloud_accepts_an_archive_as_image(sandbox: Cluster, charliecloud: str) -> None:
     code, told = submitted(sandbox, charliecloud, f"{PLACE}/image.tar")
     assert code == "0:0", told
     assert told.count(": Image of a test, GPUs 0") == 2
 
 
-def test_a_node_without_the_runtime_says_so(sandbox: Cluster, runtime: str) -> None:
+def test_node_without_the_runtime_is_reported(sandbox: Cluster, runtime: str) -> None:
     program = {"charliecloud": "/usr/local/bin/ch-job", "apptainer": "/usr/bin/apptainer"}[runtime]
     sandbox.exec(sandbox.compute[0], f"mv {program} {program}.away")
     try:

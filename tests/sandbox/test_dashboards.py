@@ -1,7 +1,7 @@
-"""Every query of every panel of every dashboard, asked of the Prometheus that runs: each returns data.
+"""Tests every query of every dashboard panel against the running Prometheus: each returns data.
 
-What a sandbox cannot have stands in NEEDS, by the metrics that only such hardware gives; those queries are asked while
-a recorded or made exposition is served in its place. All others must return data without that.
+NEEDS lists missing hardware by its metrics; queries of these metrics are tested while a recorded or synthetic
+exposition is served instead. All other queries must return data without it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.proves("grafana", "prometheus")
 
 BOARDS = dashboards()
-# What a query asks for: what it needs, and what stands in for it.
+# Metrics in queries: the required hardware and its replacement.
 NEEDS = {
     "DCGM_": "a GPU: dcgm-exporter is replayed",
     "gpu:": "a GPU: dcgm-exporter is replayed",
@@ -57,7 +57,7 @@ ALWAYS = {
         }
     ]
 }
-# One process asks all there is: a call into a container costs more than the query.
+# One process sends all queries, because a call into a container takes longer than a query.
 ASK = """
 import json, sys, urllib.error, urllib.parse, urllib.request
 (base, login), found = sys.argv[1:], {}
@@ -75,7 +75,7 @@ TIMEOUT_S = 45
 
 
 def needs(expr: str) -> str | None:
-    """What a query needs that a sandbox does not have; None for nothing."""
+    """Return the hardware that a query needs and a sandbox lacks, or None."""
     names = names_in(expr)
     for start, what in NEEDS.items():
         if any(name.startswith(start) for name in names) or (start.startswith(("/", "reason")) and start in expr):
@@ -84,27 +84,27 @@ def needs(expr: str) -> str | None:
 
 
 class Prometheus:
-    """The one that runs on the monitoring host."""
+    """Prometheus on the monitoring host."""
 
     def __init__(self, cluster: Cluster, values: dict[str, str]) -> None:
-        """Keep what the dashboards' variables stand for."""
+        """Store the values of the dashboards' variables."""
         self.cluster, self.values = cluster, values
         self.base = f"http://{load(cluster.name).address('ctl')}:9090"
         self.login = json.dumps(login(cluster.name))
 
     def counts(self, queries: dict[str, str]) -> dict[str, int | str]:
-        """How many series each query returns; a text is an error."""
+        """Return the number of series of each query, or the error as text."""
         command = ["podman", "exec", "-i", self.cluster.container("ctl"), "python3", "-c", ASK, self.base, self.login]
         done = subprocess.run(command, check=False, capture_output=True, text=True, input=json.dumps(queries))
         assert done.returncode == 0, done.stderr
         return dict(as_json(done.stdout))
 
     def sent(self, items: list[Asked]) -> dict[str, str]:
-        """The expressions as Grafana sends them, by the names of the queries."""
+        """Return the expressions as Grafana sends them, by query name."""
         return {item.name: substituted(item.expr, self.values) for item in items}
 
     def empty_after(self, queries: dict[str, str], timeout: float = TIMEOUT_S) -> dict[str, str]:
-        """The queries that still return nothing when the time is over: what starts is not scraped at once."""
+        """Return the queries without data after the timeout; new targets are not scraped immediately."""
         deadline, left = time.monotonic() + timeout, dict(queries)
         while left and time.monotonic() < deadline:
             found = self.counts(left)
@@ -117,7 +117,7 @@ class Prometheus:
 
 @pytest.fixture(scope="module")
 def job(sandbox: Cluster) -> Iterator[str]:
-    """A job that runs on the first node with one of its GPUs."""
+    """Run a job with one GPU on the first node."""
     sandbox.wait_idle()
     batch = f"sbatch --parsable --job-name=dashboards --nodelist={sandbox.compute[0]} --gres=gpu:1 --output=/dev/null"
     number = sandbox.exec("ctl", f"{batch} --wrap='sleep 300'").stdout.strip()
@@ -132,7 +132,7 @@ def job(sandbox: Cluster) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def prometheus(sandbox: Cluster, job: str) -> Prometheus:
-    """Prometheus, with variables that stand for the node and the job at hand."""
+    """Return Prometheus, with variables for the first node and the running job."""
     names = {name for board in BOARDS.values() for name in variables(board)}
     values = dict.fromkeys(names, ".*") | {"node": sandbox.compute[0], "job": job}
     return Prometheus(sandbox, values | {"__rate_interval": "1m", "__interval": "15s", "__range": "10m"})
@@ -140,7 +140,7 @@ def prometheus(sandbox: Cluster, job: str) -> Prometheus:
 
 @contextlib.contextmanager
 def scratch(cluster: Cluster, node: str) -> Iterator[None]:
-    """A file system at /scratch, if there is none."""
+    """Provide a file system at /scratch unless there is one."""
     there = cluster.exec(node, "mountpoint -q /scratch", check=False).returncode == 0
     if not there:
         cluster.exec(node, "mkdir -p /scratch && mount -t tmpfs -o size=16m busbar-test /scratch")
@@ -153,7 +153,7 @@ def scratch(cluster: Cluster, node: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def drained(cluster: Cluster) -> Iterator[None]:
-    """A node that is drained as the health check drains it."""
+    """Drain a node as the health check does."""
     node = cluster.compute[-1]
     cluster.exec("ctl", f"scontrol update nodename={node} state=drain reason='busbar: a test of dashboards'")
     try:
@@ -164,7 +164,7 @@ def drained(cluster: Cluster) -> Iterator[None]:
 
 @contextlib.contextmanager
 def alert(cluster: Cluster) -> Iterator[None]:
-    """An alert that fires. Rules are JSON as well as YAML."""
+    """Make an alert fire. The rule file is JSON, which is valid YAML."""
     write = [
         "podman",
         "exec",
@@ -183,7 +183,7 @@ def alert(cluster: Cluster) -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def validated(sandbox: Cluster, prometheus: Prometheus) -> Iterator[None]:
-    """A validation that measured the first node: the sandbox's last, or the report of one, written by busbar's code."""
+    """Provide a validation that measured the first node: the sandbox's last, or a report written by busbar's code."""
     if prometheus.counts({"": f'busbar_node_ceiling_bytes_per_second{{node="{sandbox.compute[0]}"}}'})[""]:
         yield
         return
@@ -193,7 +193,7 @@ def validated(sandbox: Cluster, prometheus: Prometheus) -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def hardware(sandbox: Cluster, job: str) -> Iterator[None]:
-    """What stands in for the hardware of NEEDS; the job has the first GPU."""
+    """Simulate the hardware in NEEDS; the job has the first GPU."""
     node = sandbox.compute[0]
     text = infiniband() + link_speeds() + nfs() + certificates() + health()
     with (
@@ -208,22 +208,22 @@ def hardware(sandbox: Cluster, job: str) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("validated")
-def test_every_query_that_needs_no_hardware_returns_data(prometheus: Prometheus) -> None:
+def test_every_query_without_special_hardware_returns_data(prometheus: Prometheus) -> None:
     plain = [item for item in asked(BOARDS) if needs(item.expr) is None]
     assert len(plain) > 90
     assert prometheus.empty_after(prometheus.sent(plain)) == {}
 
 
 @pytest.mark.usefixtures("hardware")
-def test_every_query_that_needs_hardware_returns_data_of_what_stands_in_for_it(prometheus: Prometheus) -> None:
+def test_every_query_of_special_hardware_returns_data_of_its_replacement(prometheus: Prometheus) -> None:
     special = [item for item in asked(BOARDS) if needs(item.expr)]
     assert len(special) > 60
     assert prometheus.empty_after(prometheus.sent(special)) == {}
 
 
 @pytest.mark.usefixtures("validated", "hardware")
-def test_every_variable_offers_values(prometheus: Prometheus) -> None:
-    """By what Grafana asks: the values of a label over series. `cluster` is set where stores are shared, only."""
+def test_every_variable_has_values(prometheus: Prometheus) -> None:
+    """Queries label values of series as Grafana does. `cluster` is only set for shared metric stores."""
     queries = {}
     for name, board in BOARDS.items():
         for variable in variables(board).values():
@@ -235,6 +235,6 @@ def test_every_variable_offers_values(prometheus: Prometheus) -> None:
     assert prometheus.empty_after(queries) == {}
 
 
-def test_a_query_that_finds_nothing_is_noticed(prometheus: Prometheus) -> None:
+def test_query_without_data_is_detected(prometheus: Prometheus) -> None:
     queries = {"there": "up", "nobody's": "busbar_nobody_has_this"}
     assert prometheus.empty_after(queries, timeout=3) == {"nobody's": "busbar_nobody_has_this"}

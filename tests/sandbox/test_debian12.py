@@ -1,4 +1,4 @@
-"""A site of Debian 12: Slurm 22.05, which has no sackd and asks for PMIx by another name."""
+"""Tests of a site on Debian 12: Slurm 22.05, which has no sackd and another name for PMIx."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.proves("slurm", "slurm_metrics", "ssh")]
 
 @pytest.fixture(scope="module")
 def older(sandbox_name: str) -> Iterator[Cluster]:
-    """A sandbox of Debian 12 with one compute node, provisioned and validated."""
+    """Return a provisioned and validated sandbox of Debian 12 with one compute node."""
     cluster = Cluster(f"{sandbox_name}-12")
     made = cluster.busbar("sandbox", "up", "--name", cluster.name, "--distribution", "debian12", "--compute", "1")
     assert made.returncode == 0, made.stderr
@@ -28,13 +28,13 @@ def older(sandbox_name: str) -> Iterator[Cluster]:
     assert gone.returncode == 0, gone.stderr
 
 
-def test_a_user_gets_the_gpu_that_was_asked_for(older: Cluster) -> None:
+def test_user_gets_the_requested_gpu(older: Cluster) -> None:
     assert older.exec("ctl", "slurmctld -V").stdout.startswith("slurm-wlm 22.05")
     done = older.exec("login", "srun --mpi=pmix --gpus-per-node=1 nvidia-smi -L", user="alice")
     assert done.stdout == "GPU 0: Simulated GPU (UUID: GPU-simulated-gpu1-0)\n"
 
 
-def test_ssh_only_with_a_job_and_confined_to_it(older: Cluster) -> None:
+def test_ssh_requires_a_job_and_is_confined_to_it(older: Cluster) -> None:
     ssh = "ssh -o BatchMode=yes gpu1"
     refused = older.exec("login", f"{ssh} true", user="alice", check=False)
     assert (refused.returncode, "you have no active jobs on this node" in refused.stderr) == (255, True)
@@ -44,14 +44,14 @@ def test_ssh_only_with_a_job_and_confined_to_it(older: Cluster) -> None:
     assert (closed.returncode, "ctl takes no users. Log in to login." in closed.stderr) == (255, True)
 
 
-def test_accounting_knows_the_job(older: Cluster) -> None:
+def test_accounting_records_the_job(older: Cluster) -> None:
     older.exec("login", "srun --job-name=known true", user="alice")
     listing = "sacct -nX --name=known -o Account,State%10"
     older.wait_until(lambda: "COMPLETED" in older.exec("ctl", listing).stdout, "the job is not in the accounting", 30)
     assert older.exec("ctl", listing).stdout.split() == ["research", "COMPLETED"]
 
 
-def test_metrics_of_slurm_are_collected(older: Cluster) -> None:
+def test_slurm_metrics_are_collected(older: Cluster) -> None:
     file = "/var/lib/prometheus/node-exporter/busbar_slurm.prom"
     wanted = (
         'busbar_slurm_up{controller="ctl"} 1.0',
@@ -66,7 +66,7 @@ def test_metrics_of_slurm_are_collected(older: Cluster) -> None:
     )
 
 
-def test_an_ordinary_user_proves_the_node(older: Cluster, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_ordinary_user_proves_the_node(older: Cluster, tmp_path_factory: pytest.TempPathFactory) -> None:
     alice = install_wheel(older, tmp_path_factory)
     done = alice.run(f"{PROVE} --nodes 1")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -80,7 +80,7 @@ def test_second_run_changes_nothing(older: Cluster) -> None:
     assert {counts["changed"] for counts in recap(done.stdout).values()} == {0}
 
 
-def test_an_upgrade_that_slurm_could_not_take_over_is_refused(older: Cluster) -> None:
+def test_unsupported_slurm_upgrade_is_refused(older: Cluster) -> None:
     given = {"slurm_repository": {"release": "24.11", "suite": "trixie"}}
     done = older.playbook("upgrade_slurm.yml", "-e", json.dumps(given))
     said = " ".join(done.stdout.split())

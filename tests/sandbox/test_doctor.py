@@ -1,4 +1,4 @@
-"""`busbar doctor` finds nothing wrong with a cluster that is well, and names every fault of one that is not."""
+"""Tests of `busbar doctor`: no findings on a healthy cluster, and a finding for every fault."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.proves("preflight")
 
-# Python whose clock is seven minutes late: a container has no clock of its own.
+# Python with a clock that is seven minutes slow, because a container has no clock of its own.
 LATE = """
 mkdir -p /opt/busbar-test-late
 cat > /opt/busbar-test-late/sitecustomize.py <<'END'
@@ -37,19 +37,19 @@ all:
 
 
 def doctor(sandbox: Cluster, *more: str) -> tuple[int, list[dict[str, Any]]]:
-    """The exit code and the findings."""
+    """Return the exit code and the findings."""
     done = sandbox.busbar("doctor", "-i", str(sandbox.inventory), *more, "--format", "json", timeout=300)
     assert done.returncode in {0, 1}, done.stdout + done.stderr
     return done.returncode, as_json(done.stdout)["findings"]
 
 
 def about_the_cluster(findings: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The findings but for those that other tests of this machine leave: verdicts of validations, and alerts."""
+    """Return the findings except those caused by other tests on this machine: verdicts of validations, and alerts."""
     return [each for each in findings if each["key"] not in {"validation", "alerts", "interrupted run"}]
 
 
 def files(folder: Path) -> dict[str, tuple[int, int, int]]:
-    """What is known of every file of a folder."""
+    """Return the state of every file in a folder."""
     found = {}
     for path in folder.rglob("*"):
         state = path.lstat()
@@ -59,7 +59,7 @@ def files(folder: Path) -> dict[str, tuple[int, int, int]]:
 
 @pytest.fixture
 def broken(sandbox: Cluster, tmp_path: Path) -> Iterator[list[str]]:
-    """Break much at once; gives the options that add a host nobody reaches, and a late clock."""
+    """Inject many faults at once; return options that add an unreachable host and a slow clock."""
     more = tmp_path / "more.yml"
     more.write_text(MORE)
     secrets = sandbox.state / "secrets"
@@ -80,7 +80,7 @@ def broken(sandbox: Cluster, tmp_path: Path) -> Iterator[list[str]]:
         yield ["-i", str(more)]
 
 
-def test_a_cluster_that_is_well_has_no_finding_and_nothing_changes(sandbox: Cluster) -> None:
+def test_healthy_cluster_has_no_findings_and_stays_unchanged(sandbox: Cluster) -> None:
     sandbox.wait_idle()
     site = files(sandbox.state)
     find = "find /etc /var/lib/slurm /usr/local /opt -xdev -type f -printf '%p %T@ %s %m\\n' | sort | sha256sum"
@@ -91,7 +91,7 @@ def test_a_cluster_that_is_well_has_no_finding_and_nothing_changes(sandbox: Clus
     assert {node: sandbox.exec(node, find).stdout for node in before} == before
 
 
-def test_several_faults_are_all_named_with_what_to_type(sandbox: Cluster, broken: list[str]) -> None:
+def test_several_faults_are_all_reported_with_commands(sandbox: Cluster, broken: list[str]) -> None:
     code, findings = doctor(sandbox, *broken)
     said = [f"{','.join(each['hosts'])}: {each['key']}: {each['problem']} -> {each['remedy']}" for each in findings]
     assert code == 1
@@ -112,7 +112,7 @@ def test_several_faults_are_all_named_with_what_to_type(sandbox: Cluster, broken
     assert "slurmd" not in shown.stdout
 
 
-def test_an_inventory_that_cannot_be_read_is_a_finding_and_none_at_all_is_bad_usage(
+def test_unreadable_inventory_is_a_finding_and_missing_inventory_is_a_usage_error(
     sandbox: Cluster, tmp_path: Path
 ) -> None:
     (tmp_path / "hosts.yml").write_text("all: {hosts: {gpu1: }\n")

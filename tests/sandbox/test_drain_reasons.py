@@ -1,4 +1,4 @@
-"""Slurm drains a node for reasons of its own, and the remedy of `busbar doctor` works when it is typed."""
+"""Tests of Slurm's own drain reasons: the remedy of `busbar doctor` works."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ RESTART = "systemctl restart slurmd"
 RESUME = "scontrol update NodeName=gpu1 State=RESUME"
 REFUSED = "Invalid node state specified"
 FAIL = r"printf '#!/bin/sh\necho no scratch disk; exit 1\n' > /root/busbar-test-fail; chmod +x /root/busbar-test-fail"
-# A process that does not end: frozen, and so in state D as one that waits for a file server.
+# A frozen process does not end, like one in state D that waits for a file server.
 FREEZE = """
 step=$(find /sys/fs/cgroup/freezer -type d -path "*/job_$1/step_batch") && mkdir "$step/stuck"
 pgrep -f "job0*$1/slurm_scrip[t]" > "$step/stuck/cgroup.procs"
@@ -35,7 +35,7 @@ THAW = "for each in $(find /sys/fs/cgroup/freezer -name stuck); do echo THAWED >
 
 
 class Case(NamedTuple):
-    """A reason: the change of slurm.conf that makes it (by sed), and whether a job has to run or slurmd to stop."""
+    """A reason: the sed edit of slurm.conf that causes it, and whether it also needs a job or a stopped slurmd."""
 
     reason: str
     edit: str
@@ -64,24 +64,24 @@ DOWN = {
 
 
 def node(sandbox: Cluster) -> str:
-    """What Slurm says of gpu1, on one line."""
+    """Return the output of `scontrol show node` for gpu1 in one line."""
     return sandbox.exec("ctl", "scontrol -o show node gpu1 --details").stdout
 
 
 def remedy(sandbox: Cluster) -> str:
-    """The remedy for gpu1, by the function that doctor calls on the controller."""
+    """Return the remedy for gpu1 from the function that doctor calls on the controller."""
     (found,) = drain_problems(read_text_nodes(node(sandbox)))
     return found["remedy"]
 
 
 def configure(sandbox: Cluster, edit: str) -> None:
-    """Change slurm.conf and have it read."""
+    """Edit slurm.conf and reconfigure."""
     sandbox.exec("ctl", f"sed -i '{edit}' {CONF} && scontrol reconfigure")
 
 
 @pytest.fixture
 def made(sandbox: Cluster, request: pytest.FixtureRequest) -> Iterator[Case]:
-    """Make a reason for real, and wait until the node has it."""
+    """Cause a reason on the node and wait until Slurm reports it."""
     case: Case = request.param
     sandbox.wait_idle()
     with contextlib.ExitStack() as healing:
@@ -119,7 +119,7 @@ def correct(sandbox: Cluster) -> None:
 
 
 @pytest.mark.parametrize("made", INVALID.values(), ids=INVALID, indirect=True)
-def test_an_invalid_node_is_resumed_after_slurmd_registered_again(sandbox: Cluster, made: Case) -> None:
+def test_invalid_node_is_resumed_after_slurmd_registers_again(sandbox: Cluster, made: Case) -> None:
     assert "INVALID_REG" in node(sandbox)
     assert made.reason in node(sandbox)
     refused = sandbox.exec("ctl", RESUME, check=False)
@@ -139,7 +139,7 @@ def test_an_invalid_node_is_resumed_after_slurmd_registered_again(sandbox: Clust
 
 
 @pytest.mark.parametrize("made", DRAINED.values(), ids=DRAINED, indirect=True)
-def test_a_drained_node_is_resumed_once_the_cause_is_gone(sandbox: Cluster, made: Case) -> None:
+def test_drained_node_is_resumed_after_the_cause_is_removed(sandbox: Cluster, made: Case) -> None:
     said = remedy(sandbox)
     assert said.endswith(f"then {RESUME}")
     if made.trigger == "freeze":
@@ -158,13 +158,13 @@ def test_a_drained_node_is_resumed_once_the_cause_is_gone(sandbox: Cluster, made
         assert "scontrol release JOB" in said
         sandbox.exec("ctl", f"scontrol release {held.split()[0]}")
     sandbox.exec("ctl", RESUME)
-    # Slurm starts a job that it requeued after two minutes: its credential must have expired (Reason=BeginTime).
+    # Slurm starts a requeued job only after two minutes, when its credential has expired (Reason=BeginTime).
     sandbox.wait_until(lambda: not sandbox.exec("ctl", "squeue -h").stdout, "jobs are left", 240)
     sandbox.wait_idle()
 
 
 @pytest.mark.parametrize("made", DOWN.values(), ids=DOWN, indirect=True)
-def test_a_node_that_is_down_returns_with_slurmd(sandbox: Cluster, made: Case) -> None:
+def test_down_node_returns_after_slurmd_restarts(sandbox: Cluster, made: Case) -> None:
     assert "State=DOWN" in node(sandbox)
     said = remedy(sandbox)
     assert said.index(RESTART) < said.index("returns to service automatically")
@@ -176,7 +176,7 @@ def test_a_node_that_is_down_returns_with_slurmd(sandbox: Cluster, made: Case) -
 
 
 def test_a_service_that_restarts_again_and_again_is_found(sandbox: Cluster) -> None:
-    """A slurmd without a device of gres.conf ends at once, and systemd starts it every five seconds."""
+    """If a device of gres.conf is missing, slurmd exits immediately, and systemd restarts it every five seconds."""
     sandbox.wait_idle()
     with contextlib.ExitStack() as healing:
         healing.callback(sandbox.wait_idle, 240)

@@ -1,4 +1,4 @@
-"""Enroot from packages of known content: installed, configured for each user apart, its credentials seen by nobody."""
+"""Tests of Enroot from packages with known content: installation, configuration per user, private credentials."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ PLAY = """\
 NODES = ("login", "gpu1")
 SECRET = "s3cret-of-alice"  # noqa: S105 - a made-up one
 HOOK = "#!/bin/sh\n"
-# What the real package does first: each value of enroot.conf goes through the shell.
+# The real program also starts by evaluating each value of enroot.conf in the shell.
 PROGRAM = """\
 #!/bin/bash
 while IFS=$' \\t=' read -r key value; do
@@ -48,7 +48,7 @@ FILES = {
 
 
 def package(folder: Path, name: str, files: Mapping[str, str], depends: str) -> Path:
-    """A package for Debian, named as upstream names its own."""
+    """Create a Debian package with the name that upstream uses."""
     target = folder / f"{name}_4.1.2-1_amd64.deb"
     with tempfile.TemporaryDirectory() as made:
         root = Path(made)
@@ -67,7 +67,7 @@ def package(folder: Path, name: str, files: Mapping[str, str], depends: str) -> 
 
 @contextlib.contextmanager
 def served(cluster: Cluster, folder: Path, port: int = 8097) -> Iterator[str]:
-    """Serve a folder from the controller; yields the address."""
+    """Serve a folder from the controller; yields the URL."""
     place, unit = "/run/busbar-test-enroot", "busbar-test-enroot"
     subprocess.run(
         ["podman", "cp", str(folder), f"{cluster.container('ctl')}:{place}"], check=True, capture_output=True
@@ -89,15 +89,15 @@ def served(cluster: Cluster, folder: Path, port: int = 8097) -> Iterator[str]:
 
 
 class Site:
-    """The sandbox with a play of Enroot alone."""
+    """The sandbox with a play that contains only Enroot."""
 
     def __init__(self, cluster: Cluster, play: Path, options: dict[str, Any]):
-        """Keep what the role is told."""
+        """Store the options of the role."""
         self.cluster, self.play, self.options = cluster, play, options
 
     def run(self, *arguments: str, **change: object) -> subprocess.CompletedProcess[str]:
         """Run the play."""
-        file = self.play.with_name("options.json")  # not on the command line, where everybody reads it
+        file = self.play.with_name("options.json")  # not on the command line, which every user can read
         file.write_text(json.dumps(self.options | change), encoding="utf-8")
         command = ["ansible-playbook", "-i", str(self.cluster.inventory), str(self.play), "-e", f"@{file}", *arguments]
         return subprocess.run(
@@ -107,7 +107,7 @@ class Site:
 
 @pytest.fixture(scope="module")
 def site(sandbox: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    """The sandbox without Enroot, and again without it at the end."""
+    """Return the sandbox without Enroot; Enroot is removed again at the end."""
     folder = tmp_path_factory.mktemp("enroot")
     packages = folder / "packages"
     packages.mkdir()
@@ -125,7 +125,7 @@ def site(sandbox: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator
             "enroot_hooks": ["50-slurm-pmi.sh", "98-nvidia.sh"],
             "enroot_settings": {"ENROOT_MAX_CONNECTIONS": 4},
             "enroot_credentials": [credential],
-            # No registry of the world is to be asked by a test.
+            # Tests must not contact public registries.
             "enroot_credentials_check": False,
         }
         yield Site(sandbox, play, options)
@@ -138,7 +138,7 @@ def site(sandbox: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator
         )
 
 
-def test_a_wrong_checksum_installs_nothing(site: Site) -> None:
+def test_wrong_checksum_installs_nothing(site: Site) -> None:
     wrong = dict.fromkeys(site.options["enroot_checksums"], "0" * 64)
     done = site.run(enroot_checksums=wrong)
     assert done.returncode != 0
@@ -158,12 +158,12 @@ http.server.HTTPServer(("", 8098), Registry).serve_forever()
 """
 
 
-def test_a_registry_that_refuses_ends_the_run_before_any_change(site: Site) -> None:
+def test_registry_refusal_ends_the_run_before_any_change(site: Site) -> None:
     unit, machine = "busbar-test-registry", load(site.cluster.name).address("ctl")
     address = f"{machine}:8098"
     mine = {"user": "alice", "machine": machine, "port": 8098, "login": "robot", "password": SECRET}
     gone = {**mine, "machine": "127.0.0.1", "port": 9}
-    # Enroot would look for a registry without its port.
+    # Enroot would look up a registry without its port.
     done = site.run(enroot_credentials=[{**mine, "machine": address}])
     assert f"write machine: {machine}, port: 8098" in " ".join(done.stdout.split())
     asked: dict[str, Any] = {"enroot_credentials": [mine, gone], "enroot_credentials_check": True}
@@ -189,7 +189,7 @@ def test_a_registry_that_refuses_ends_the_run_before_any_change(site: Site) -> N
 
 
 @pytest.mark.core
-def test_credentials_are_for_their_user_and_in_no_output(site: Site) -> None:
+def test_credentials_are_private_and_in_no_output(site: Site) -> None:
     foreseen = site.run("--check", "--diff", "-v")
     done = site.run("--diff", "-vvv")
     again = site.run("-v")
@@ -207,7 +207,7 @@ def test_credentials_are_for_their_user_and_in_no_output(site: Site) -> None:
 
 
 @pytest.mark.core
-def test_every_user_has_directories_of_his_own_on_disk(site: Site) -> None:
+def test_every_user_has_own_directories_on_disk(site: Site) -> None:
     paths = {}
     for user in ("alice", "bob"):
         shown = site.cluster.exec("gpu1", "enroot", user=user)
@@ -226,7 +226,7 @@ def test_every_user_has_directories_of_his_own_on_disk(site: Site) -> None:
     assert paths["bob"]["ENROOT_CONFIG_PATH"] == "/shared/home/bob/.config/enroot"
 
 
-# What an attacker tries where the directories of all users lie, and how the node refuses it.
+# Attacks in the parent directories of all users, which the node must refuse.
 PLANTED = {
     "a directory": "mkdir -m 777 {place}",
     "a link": "ln -s /home {place}",
@@ -236,7 +236,7 @@ PLANTED = {
 
 
 @pytest.mark.parametrize("node", NODES)
-def test_nobody_makes_the_directory_of_another_user(site: Site, node: str) -> None:
+def test_user_cannot_create_the_directory_of_another_user(site: Site, node: str) -> None:
     alice = site.cluster.exec(node, "id -u alice").stdout.strip()
     for kind in ("runtime", "cache", "data", "tmp"):
         parent = f"/var/lib/enroot/{kind}"
@@ -250,7 +250,7 @@ def test_nobody_makes_the_directory_of_another_user(site: Site, node: str) -> No
     assert site.cluster.exec(node, f"stat -c '%U %a' /var/lib/enroot/data/user-{alice}").stdout == "alice 700\n"
 
 
-def test_what_was_planted_before_is_set_aside_for_the_job_that_comes(site: Site) -> None:
+def test_foreign_directory_is_set_aside_before_the_job(site: Site) -> None:
     alice = site.cluster.exec("gpu1", "id -u alice").stdout.strip()
     theirs = f"/var/lib/enroot/data/user-{alice}"
     site.cluster.exec("gpu1", f"rm -rf {theirs}; mkdir -m 777 {theirs}; chown bob {theirs}")
@@ -261,7 +261,7 @@ def test_what_was_planted_before_is_set_aside_for_the_job_that_comes(site: Site)
     assert site.cluster.exec("gpu1", "find /var/lib/enroot/data/.set-aside-*/ -user bob").stdout.strip()
 
 
-def test_a_user_who_asks_without_end_takes_nothing_from_the_others(site: Site) -> None:
+def test_flood_of_requests_does_not_block_other_users(site: Site) -> None:
     flood = "import socket\nfor _ in range(400): socket.socket(socket.AF_UNIX).connect('/run/busbar-enroot.sock')"
     site.cluster.exec("login", f'python3 -c "{flood}"', user="bob", check=False)
     site.cluster.exec("login", "rm -rf /var/lib/enroot/*/user-*")
@@ -270,7 +270,7 @@ def test_a_user_who_asks_without_end_takes_nothing_from_the_others(site: Site) -
     assert site.cluster.exec("login", "systemctl is-active busbar-enroot.socket").stdout == "active\n"
 
 
-def test_a_boot_leaves_the_directories_for_root_to_make_again(site: Site) -> None:
+def test_directories_are_created_again_after_a_boot(site: Site) -> None:
     boot = "systemd-tmpfiles --create --remove --boot /etc/tmpfiles.d/busbar-enroot.conf"
     site.cluster.exec("gpu1", "mkdir -p /var/lib/enroot/cache/.set-aside-x")
     site.cluster.exec("gpu1", boot)
@@ -289,8 +289,8 @@ def test_a_boot_leaves_the_directories_for_root_to_make_again(site: Site) -> Non
         )
 
 
-def test_hooks_are_those_that_were_chosen(site: Site) -> None:
-    # The one for GPUs would end each container of a CUDA image where its program is not.
+def test_only_selected_hooks_are_installed(site: Site) -> None:
+    # Without its program, the GPU hook would abort each container of a CUDA image.
     show = "cd /etc/enroot/hooks.d && find -L . -name '*.sh' -perm -111"
     ours = ["./49-busbar-mount-points.sh", "./50-slurm-pmi.sh"]
     assert sorted(site.cluster.exec("gpu1", show).stdout.split()) == ours
@@ -303,8 +303,8 @@ def test_hooks_are_those_that_were_chosen(site: Site) -> None:
     assert sorted(site.cluster.exec("login", show).stdout.split()) == ours
 
 
-def test_a_container_with_mount_points_of_the_hook_can_be_exported(site: Site) -> None:
-    """With what Enroot runs before mksquashfs, runtime::export of 4.1.2, and the find that the host has."""
+def test_container_with_mount_points_of_the_hook_can_be_exported(site: Site) -> None:
+    """Runs the commands that Enroot runs before mksquashfs (runtime::export of 4.1.2) with the find of the host."""
     place, pmix = "$HOME/busbar-test-container", "/var/lib/slurm/slurmd/pmix.1.0"
     find = f'find {place} -path "{place}/dev/*" -o -perm 0000 -prune \\( -empty -o -type d \\)'
     plain = f"rm -rf {place}; mkdir -p {place}/var/lib/slurm/slurmd; mkdir -m 0 {place}{pmix}; {find}"
@@ -314,11 +314,11 @@ def test_a_container_with_mount_points_of_the_hook_can_be_exported(site: Site) -
     done = site.cluster.exec("gpu1", ours, user="alice", check=False)
     site.cluster.exec("gpu1", f"rm -rf {place}", user="alice")
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-    # findutils 4.10 ends with 1 where it may not look, 4.9 with 0.
+    # find exits with 1 in findutils 4.10 and with 0 in 4.9 if a directory is unreadable.
     assert (without.returncode, "Permission denied" in without.stderr) in {(0, False), (1, True)}
 
 
-def test_a_full_disk_is_reported_and_what_is_taken_back_goes(site: Site) -> None:
+def test_full_disk_is_reported_and_removed_options_are_undone(site: Site) -> None:
     done = site.run(enroot_free_mb=10**9, enroot_credentials=[], enroot_hooks=["99-mellanox.sh"])
     assert done.returncode == 0, done.stdout
     shown = site.cluster.exec("gpu1", "enroot", user="alice")

@@ -1,4 +1,4 @@
-"""The examples as a user submits them."""
+"""Tests of the examples, submitted by a user."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from conftest import Cluster
 
-# They run the collectives program and mpi4py.
+# The examples run the collectives program and mpi4py.
 pytestmark = [pytest.mark.proves("examples"), pytest.mark.needs("validation.install"), pytest.mark.scenario]
 
 EXAMPLES = "/shared/examples"
@@ -21,7 +21,7 @@ RUNS = "/shared/examples-test"
 
 @pytest.fixture
 def runs(sandbox: Cluster) -> Iterator[str]:
-    """A folder on the shared tree where alice submits jobs; it goes with them."""
+    """Create a folder on the shared file system where alice submits jobs; removed at the end."""
     sandbox.wait_idle()
     sandbox.exec("ctl", f"mkdir {RUNS} && chown alice {RUNS}")
     yield RUNS
@@ -30,7 +30,7 @@ def runs(sandbox: Cluster) -> Iterator[str]:
     sandbox.exec("ctl", f"rm -rf {RUNS}")
 
 
-def test_the_examples_are_written_once(sandbox: Cluster) -> None:
+def test_examples_are_written_only_once(sandbox: Cluster) -> None:
     done = sandbox.playbook("containers.yml", "-t", "examples")
     assert recap(done.stdout)["ctl"]["changed"] == 0, done.stdout
     done = sandbox.playbook("containers.yml", "-t", "examples", "--check", "--diff", "-e", "examples_nodes=3")
@@ -40,7 +40,7 @@ def test_the_examples_are_written_once(sandbox: Cluster) -> None:
         assert "ddp.sbatch" in sandbox.exec(node, f"ls {EXAMPLES}", user="alice").stdout
 
 
-def test_hello_and_mpi(sandbox: Cluster, runs: str) -> None:
+def test_hello_and_mpi_examples_run(sandbox: Cluster, runs: str) -> None:
     def output(script: str) -> str:
         submit = f"cd {runs} && sbatch --wait --parsable {EXAMPLES}/{script}.sbatch"
         job = sandbox.exec("login", submit, user="alice", check=False, timeout=180).stdout.strip()
@@ -53,8 +53,8 @@ def test_hello_and_mpi(sandbox: Cluster, runs: str) -> None:
     assert sorted(lines) == [f"rank {rank} of 2 on gpu{rank + 1}: sum 1, correct" for rank in (0, 1)]
 
 
-def test_an_all_reduce_of_ranks_that_are_not_connected_is_not_a_result(sandbox: Cluster, runs: str) -> None:
-    """The validation's own all-reduce of CPUs prints nccl-tests' table, and knows no other ranks without PMIx."""
+def test_all_reduce_of_unconnected_ranks_is_not_a_result(sandbox: Cluster, runs: str) -> None:
+    """The validation's own CPU all-reduce prints nccl-tests' table, and its ranks are unconnected without PMIx."""
 
     def all_reduce(program: str) -> tuple[int, str]:
         command = f'export PROGRAM="{program} all_reduce"; cd {runs} && sbatch --wait --parsable --ntasks-per-node=1'

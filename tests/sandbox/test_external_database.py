@@ -1,4 +1,4 @@
-"""An accounting database that the site runs: slurmdbd connects with TLS, and busbar leaves the server alone."""
+"""Tests of an accounting database that the site manages: slurmdbd connects with TLS, and busbar leaves it unchanged."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.proves("slurm", "mariadb")
 PORT, PASSWORD = 3307, f"p{secrets.token_hex(12)}"
 JOB = "srun --mem=16 -n1 -J outside true"
-# As an admin would do it, on a host where busbar installs no database.
+# The admin's setup, on a host where busbar installs no database.
 SERVER = f"""
 set -e
 export DEBIAN_FRONTEND=noninteractive
@@ -56,14 +56,14 @@ def options(sandbox: Cluster, **changed: object) -> list[str]:
 
 
 def accounted(sandbox: Cluster, node: str) -> int:
-    """Count the records of JOB in the database of a host; over the socket, where root needs no password."""
+    """Count the records of JOB in the database of a host; uses the socket, where root needs no password."""
     query = f"SELECT COUNT(*) FROM slurm_acct_db.{sandbox.name}_job_table WHERE job_name = 'outside'"  # noqa: S608 - a test's
     return int(sandbox.exec(node, f'mariadb --protocol=socket -N -B -e "{query}"').stdout)
 
 
 @pytest.fixture(scope="module")
 def outside(sandbox: Cluster) -> Iterator[Cluster]:
-    """The accounting moved to a MariaDB on the login node; the former one comes back at the end."""
+    """Move the accounting to a MariaDB on the login node; the former database is restored at the end."""
     sandbox.exec("login", SERVER, timeout=600)
     for name in ("ca", "other"):
         text = sandbox.exec("login", f"cat /etc/mysql/tls/{name}.pem").stdout
@@ -80,7 +80,7 @@ def outside(sandbox: Cluster) -> Iterator[Cluster]:
         sandbox.exec("login", "systemctl disable --now mariadb; rm /etc/mysql/mariadb.conf.d/99-site.cnf")
 
 
-def test_jobs_are_accounted_there_over_tls(outside: Cluster) -> None:
+def test_jobs_are_accounted_in_the_external_database_over_tls(outside: Cluster) -> None:
     outside.exec("login", JOB, user="alice")
     outside.wait_until(lambda: accounted(outside, "login") == 1, "the job is not accounted", 60)
     assert accounted(outside, "ctl") == 0
@@ -95,7 +95,7 @@ def test_a_second_run_changes_nothing(outside: Cluster) -> None:
     assert recap(done.stdout)["ctl"]["changed"] == 0
 
 
-def test_a_wrong_password_is_reported_without_the_password(outside: Cluster) -> None:
+def test_wrong_password_is_reported_without_the_password(outside: Cluster) -> None:
     wrong = f"w{secrets.token_hex(12)}"
     try:
         done = outside.playbook("slurm.yml", *options(outside, slurm_database_password=wrong))
@@ -106,7 +106,7 @@ def test_a_wrong_password_is_reported_without_the_password(outside: Cluster) -> 
         succeeded(outside.playbook("slurm.yml", *options(outside)))
 
 
-def test_a_server_with_the_certificate_of_another_authority_is_refused(outside: Cluster) -> None:
+def test_server_with_untrusted_certificate_is_refused(outside: Cluster) -> None:
     other = {"host": "login", "port": PORT, "ca_file": str(outside.state / "other.pem")}
     try:
         done = outside.playbook("slurm.yml", *options(outside, slurm_database_external=other))
@@ -116,7 +116,7 @@ def test_a_server_with_the_certificate_of_another_authority_is_refused(outside: 
         succeeded(outside.playbook("slurm.yml", *options(outside)))
 
 
-def test_a_server_that_does_not_answer_is_named_before_anything_changes(outside: Cluster) -> None:
+def test_unreachable_server_is_reported_before_any_change(outside: Cluster) -> None:
     before = outside.exec("ctl", "cat /etc/slurm/slurmdbd.conf").stdout
     done = outside.playbook("slurm.yml", *options(outside, slurm_database_external={"host": "login", "port": 3399}))
     assert done.returncode != 0

@@ -1,4 +1,4 @@
-"""A cluster whose Slurm the site built below /opt/slurm is adopted; busbar configures it and installs no Slurm."""
+"""Tests of the adoption of a Slurm that the site built below /opt/slurm: busbar configures it and installs no Slurm."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 pytestmark = pytest.mark.proves("slurm")
-# As an admin would do it, without busbar. The files are Debian's, with other paths, so that dpkg knows no Slurm.
+# The admin's setup without busbar. The files are Debian's with other paths, so dpkg has no Slurm package.
 BUILD = r"""
 set -e
 export DEBIAN_FRONTEND=noninteractive
@@ -84,7 +84,7 @@ class Site:
     """The cluster and the folder of its site."""
 
     def __init__(self, cluster: Cluster, folder: Path) -> None:
-        """Read how the sandbox is reached."""
+        """Read the SSH access to the sandbox."""
         self.cluster, self.folder = cluster, folder
         self.state = load(cluster.name)
         found = yaml.safe_load((cluster.inventory / "group_vars/all/zz_sandbox.yml").read_text())
@@ -115,7 +115,7 @@ class Site:
 
 
 def build(site: Site) -> None:
-    """Build the cluster by hand, with a job that runs and one that waits."""
+    """Build the cluster by script, with a running and a waiting job."""
     cluster = site.cluster
     for host in ("ctl", "login", "gpu1"):
         cluster.exec(host, BUILD, timeout=600)
@@ -132,7 +132,7 @@ def build(site: Site) -> None:
 
 @pytest.fixture(scope="module")
 def site(sandbox_name: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    """A cluster that was built by hand, with a job that runs and one that waits, and the draft of its site."""
+    """Return a hand-built cluster with a running and a waiting job, and the draft of its site."""
     cluster = Cluster(f"{sandbox_name}-opt")
     made = cluster.busbar("sandbox", "up", "--name", cluster.name, "--compute", "1")
     assert made.returncode == 0, made.stderr
@@ -145,11 +145,11 @@ def site(sandbox_name: str, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 
 def queue(site: Site) -> str:
-    """Return the jobs with their start and the number of their restarts."""
+    """Return the jobs with start time and number of restarts."""
     return site.cluster.exec("ctl", "/opt/slurm/bin/squeue -h -o '%i %j %T %S' --sort=i").stdout
 
 
-def test_the_takeover_keeps_jobs_programs_and_units(site: Site) -> None:
+def test_takeover_keeps_jobs_programs_and_units(site: Site) -> None:
     cluster = site.cluster
     cluster.wait_until(lambda: "RUNNING" in queue(site), "the job does not start")
     before = queue(site).splitlines()
@@ -177,7 +177,7 @@ def test_the_takeover_keeps_jobs_programs_and_units(site: Site) -> None:
     assert "--conf-server" in cluster.exec("gpu1", "tr '\\0' ' ' </proc/$(pidof -s slurmd)/cmdline").stdout
 
 
-def test_programs_of_busbar_find_the_commands(site: Site) -> None:
+def test_busbar_programs_find_the_slurm_commands(site: Site) -> None:
     for host in ("ctl", "login", "gpu1"):
         assert "UP" in site.cluster.exec(host, "systemd-run --quiet --pipe --wait scontrol ping").stdout
         assert site.cluster.exec(host, "readlink -f /etc/slurm").stdout == "/opt/slurm\n"

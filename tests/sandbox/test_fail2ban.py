@@ -1,4 +1,4 @@
-"""Who fails to log in too often is shut out of SSH for a while; hosts of the cluster and admins are not."""
+"""Tests of fail2ban: repeated failed logins are banned from SSH temporarily; cluster hosts and admins are not."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def address(sandbox: Cluster, node: str) -> str:
 
 
 def configure(sandbox: Cluster, *arguments: str, **options: object) -> str:
-    """Run the play with fail2ban on the login node, or with other options; what it said."""
+    """Run the play with fail2ban on the login node, or with other options; return the output."""
     given = {
         "fail2ban_enabled": True,
         "fail2ban_max_retry": RETRIES,
@@ -38,7 +38,7 @@ def configure(sandbox: Cluster, *arguments: str, **options: object) -> str:
 
 @pytest.fixture(scope="module", autouse=True)
 def jail(sandbox: Cluster) -> Iterator[None]:
-    """Fail2ban on the login node, off and gone at the end."""
+    """Enable fail2ban on the login node; it is removed at the end."""
     configure(sandbox)
     yield
     configure(sandbox, fail2ban_enabled=False)
@@ -49,7 +49,7 @@ def jail(sandbox: Cluster) -> Iterator[None]:
 
 @pytest.fixture
 def stranger(sandbox: Cluster) -> Iterator[Callable[[], str]]:
-    """A machine beside the cluster: tries to log in as somebody whom nobody knows, and tells what ssh says."""
+    """Create a machine outside the cluster; return a function that tries to log in from it as an unknown user."""
     target = address(sandbox, "login")
     own = f"{target.rpartition('.')[0]}.250"
     routes = json.loads(subprocess.check_output(["ip", "-j", "route", "get", target]))
@@ -65,19 +65,19 @@ def stranger(sandbox: Cluster) -> Iterator[Callable[[], str]]:
 
 
 @pytest.mark.core
-def test_a_stranger_who_guesses_is_shut_out_and_let_in_again(sandbox: Cluster, stranger: Callable[[], str]) -> None:
+def test_repeated_login_failures_are_banned_and_unbanned(sandbox: Cluster, stranger: Callable[[], str]) -> None:
     for _ in range(RETRIES):
         assert "Permission denied" in stranger()
     banned = "fail2ban-client get sshd banned"
     sandbox.wait_until(lambda: ".250" in sandbox.exec("login", banned).stdout, "nobody is banned", 30)
     assert "Connection refused" in stranger()
-    # Everybody else comes in as before.
+    # All other clients can still log in.
     assert sandbox.exec("gpu1", "ssh -o BatchMode=yes login whoami", user="alice").stdout == "alice\n"
     sandbox.exec("login", f"fail2ban-client unban {address(sandbox, 'login').rpartition('.')[0]}.250")
     assert "Permission denied" in stranger()
 
 
-def test_a_host_of_the_cluster_is_never_banned(sandbox: Cluster) -> None:
+def test_cluster_host_is_never_banned(sandbox: Cluster) -> None:
     guess = f"ssh -o BatchMode=yes -o StrictHostKeyChecking=no {NOBODY}@login true"
     for _ in range(2 * RETRIES):
         assert "Permission denied" in sandbox.exec("gpu1", guess, user="alice", check=False).stderr
@@ -92,7 +92,7 @@ def test_a_second_run_changes_nothing(sandbox: Cluster) -> None:
     assert recap(configure(sandbox, "--check", "--diff"))["login"]["changed"] == 0
 
 
-def test_a_run_that_might_shut_itself_out_is_refused(sandbox: Cluster) -> None:
+def test_run_that_might_ban_itself_is_refused(sandbox: Cluster) -> None:
     given = json.dumps({"fail2ban_enabled": True, "fail2ban_trusted": [], "fail2ban_ban_time_s": 0})
     done = sandbox.playbook("base.yml", "--tags", "fail2ban", "--limit", "login", "-e", given)
     said = " ".join((done.stdout + done.stderr).split())

@@ -1,4 +1,4 @@
-"""Two controllers and two slurmdbd: daemons and links between them fail, and no job is lost, none pauses."""
+"""Tests of failover: with two controllers and two slurmdbd, failures of daemons and links lose or pause no job."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.proves("slurm", "mariadb")]
 
-# slurmctld writes its queue so long after a change, and looks each second (SAVE_MAX_WAIT and SAVE_COUNT_DELAY of its
-# state_save.c): what it took in the seconds before its death it may not know any more.
+# slurmctld saves its queue this long after a change and checks each second (SAVE_MAX_WAIT and SAVE_COUNT_DELAY of its
+# state_save.c): jobs accepted in the seconds before its death may be lost.
 SAVES_S = 5 + 1
-# As `busbar sandbox up --controllers 2` configures it.
+# As configured by `busbar sandbox up --controllers 2`.
 TAKEOVER_S = 15
 PAUSE_S = 10
-# No job lasts so long that does nothing. Past BatchStartTimeout and MessageTimeout, 20 s together, slurmctld takes one
-# as lost that its node does not have.
+# No job without output lasts this long. After BatchStartTimeout and MessageTimeout, 20 s together, slurmctld considers
+# a job lost if its node does not have it.
 LONG_S = 60
 LINES, GO, LOOP, SENT = "/shared/runs.txt", "/shared/go-on", "/shared/submit", "/shared/submitted.txt"
 RUNS = f"while [ -e {GO} ]; do date +%s; sleep 1; done"
-# The last one where the controller dies as it is asked.
+# The last one occurs if the controller dies during the request.
 REFUSED = "Socket timed out|Unable to contact slurm controller|Connection reset by peer"
 SUBMITS = f"""#!/bin/bash
 while [ -e {LOOP} ]; do
@@ -41,7 +41,7 @@ done
 
 @pytest.fixture(scope="module")
 def cluster(sandbox_name: str) -> Iterator[Cluster]:
-    """A sandbox with two controllers, and a job that runs through all that happens to them."""
+    """Return a sandbox with two controllers, and a job that runs during all failures."""
     one = Cluster(f"{sandbox_name}-failover")
     made = one.busbar("sandbox", "up", "--name", one.name, "--controllers", "2")
     assert made.returncode == 0, made.stderr
@@ -56,12 +56,12 @@ def cluster(sandbox_name: str) -> Iterator[Cluster]:
 
 
 def controllers(one: Cluster, node: str = "login") -> list[str]:
-    """What the controllers answer: one word each, the primary first."""
+    """Return the state of each controller in one word, the primary first."""
     return re.findall(r" is (UP|DOWN)", one.exec(node, "scontrol ping", check=False, timeout=90).stdout)
 
 
 def accounted(one: Cluster) -> dict[str, set[str]]:
-    """All states of each job by its name: a number is given again by a slurmctld that died before it wrote it down."""
+    """Return all states of each job by name: a slurmctld that died before saving its state may reuse a job ID."""
     states: dict[str, set[str]] = {}
     for line in one.exec("login", "sacct -a -D -nX -P -o JobName,State", timeout=90).stdout.splitlines():
         name, state = line.rsplit("|", 1)
@@ -70,7 +70,7 @@ def accounted(one: Cluster) -> dict[str, set[str]]:
 
 
 def sent(one: Cluster) -> list[str]:
-    """The names of the jobs that sbatch has taken, each with the nanosecond at which it was asked to."""
+    """Return the names of the jobs that sbatch accepted; each contains its submission time in nanoseconds."""
     return one.exec("login", f"cat {SENT}", check=False).stdout.split()
 
 
@@ -80,10 +80,10 @@ def asked_at(name: str) -> float:
 
 @contextlib.contextmanager
 def submitting(one: Cluster, refused: str = REFUSED) -> Iterator[dict[str, float]]:
-    """While this goes on, alice submits a job each second; at the end each has been run and accounted.
+    """Submit a job each second as alice within the context; check at the end that each was run and accounted.
 
-    Whoever kills slurmctld says when, as `killed`: what was taken just before may be lost. What sbatch may say of a job
-    that it does not take is `refused`.
+    After killing slurmctld, set `killed` to the time: jobs accepted just before may be lost. `refused` matches the
+    errors of sbatch for jobs that it may reject.
     """
     one.exec(
         "login", f"rm -f {SENT}; touch {LOOP}; setsid bash /shared/submit.sh >/shared/submit.log 2>&1 &", user="alice"
@@ -95,7 +95,7 @@ def submitting(one: Cluster, refused: str = REFUSED) -> Iterator[dict[str, float
     one.wait_until(lambda: len(sent(one)) > before, "nothing is submitted any more", 120)
     one.exec("login", f"rm {LOOP}", user="alice")
     one.wait_until(lambda: "submit.sh" not in one.exec("login", "ps -eo args").stdout, "the loop goes on", 120)
-    # What sbatch has not taken it says, and the user asks again.
+    # sbatch reports rejected jobs, and the user submits again.
     for line in one.exec("login", "cat /shared/submit.log").stdout.splitlines():
         assert re.search(refused, line), line
     jobs = [name for name in sent(one) if not -SAVES_S - 1 < asked_at(name) - what["killed"] <= 0]
@@ -110,7 +110,7 @@ def submitting(one: Cluster, refused: str = REFUSED) -> Iterator[dict[str, float
 
 
 def seen_to(one: Cluster, killed: float) -> bool:
-    """Follow docs/backup.md#two-controllers after a slurmctld died; returns whether there was nothing to do."""
+    """Follow docs/backup.md#two-controllers after a slurmctld died; return whether there was nothing to do."""
     listed = one.exec("login", "sinfo -hN -t drain -o '%N %E'", check=False, timeout=90).stdout.splitlines()
     drained = dict(line.split(maxsplit=1) for line in listed) if killed else {}
     for node, reason in drained.items():
@@ -123,20 +123,20 @@ def seen_to(one: Cluster, killed: float) -> bool:
 
 
 def forgotten(one: Cluster, killed: float) -> set[str]:
-    """Nodes of jobs that do nothing, and still run though the slurmctld that started them died long ago."""
+    """Return nodes of short jobs that still run although the slurmctld that started them died long ago."""
     listed = one.exec("login", "squeue -h -t R -o '%j %N'", check=False, timeout=90).stdout.splitlines()
     jobs = [line.split() for line in listed if re.match(r"n\d+ ", line)]
     return {node for name, node in jobs if asked_at(name) < killed}
 
 
 def is_unbroken(one: Cluster, lines: str = LINES) -> None:
-    """The job writes, and has never paused. One that was begun anew misses more seconds than a busy machine delays."""
+    """Check that the job writes and never paused. A restarted job misses more seconds than a busy machine does."""
     times = [int(line) for line in one.exec("login", f"cat {lines}").stdout.split()]
     assert max(after - before for before, after in itertools.pairwise(times)) <= PAUSE_S
     assert time.time() - times[-1] <= PAUSE_S
 
 
-def test_both_stand_and_there_is_one_database(cluster: Cluster) -> None:
+def test_both_controllers_run_with_one_database(cluster: Cluster) -> None:
     assert controllers(cluster) == ["UP", "UP"]
     assert "nohold_on_prolog_fail" in cluster.exec("ctl", "scontrol show config | grep SchedulerParameters").stdout
     assert cluster.exec("ctl2", "systemctl is-active slurmctld slurmdbd").stdout.split() == ["active", "active"]
@@ -150,7 +150,7 @@ def test_both_stand_and_there_is_one_database(cluster: Cluster) -> None:
         assert {counts["changed"] for counts in recap(done.stdout).values()} == {0}, done.stdout[-3000:]
 
 
-def test_a_state_that_is_not_mounted_is_refused_before_anything_changes(cluster: Cluster) -> None:
+def test_unmounted_state_directory_is_refused_before_any_change(cluster: Cluster) -> None:
     for given, told in (
         ({"slurm_state_directory": "/srv/nowhere/state"}, "is on the root file system (expected"),
         ({"slurm_state_shared": False}, "its directory is not declared as shared"),
@@ -162,7 +162,7 @@ def test_a_state_that_is_not_mounted_is_refused_before_anything_changes(cluster:
     assert cluster.exec("ctl", "ls /srv").stdout == ""
 
 
-def test_a_slurmctld_that_is_killed_while_jobs_come_in_is_back_and_has_them_all(cluster: Cluster) -> None:
+def test_killed_slurmctld_restarts_with_all_jobs(cluster: Cluster) -> None:
     with submitting(cluster) as what:
         cluster.exec("ctl", "systemctl kill -s KILL slurmctld")
         what["killed"] = time.time()
@@ -170,7 +170,7 @@ def test_a_slurmctld_that_is_killed_while_jobs_come_in_is_back_and_has_them_all(
     is_unbroken(cluster)
 
 
-def test_the_second_slurmdbd_answers_while_the_first_is_stopped(cluster: Cluster) -> None:
+def test_second_slurmdbd_answers_while_the_first_is_stopped(cluster: Cluster) -> None:
     def answers() -> bool:
         return cluster.exec("login", "sacctmgr -nP show cluster", check=False, timeout=90).returncode == 0
 
@@ -187,7 +187,7 @@ def test_the_second_slurmdbd_answers_while_the_first_is_stopped(cluster: Cluster
     cluster.wait_until(answers, "no slurmdbd answers", 60)
 
 
-def test_a_cut_between_the_controllers_makes_no_second_master(cluster: Cluster) -> None:
+def test_broken_link_between_controllers_causes_no_second_primary(cluster: Cluster) -> None:
     address = cluster.exec("ctl", "hostname -I").stdout.split()[0]
     chain = "add chain ip cut in { type filter hook input priority 0; }"
     cut = f"nft add table ip cut; nft '{chain}'; nft add rule ip cut in ip saddr {address} drop"
@@ -198,7 +198,7 @@ def test_a_cut_between_the_controllers_makes_no_second_master(cluster: Cluster) 
         try:
             said = f"journalctl -u slurmctld --since '{mark}' -o cat; cat /var/log/slurm/slurmctld.log"
             began = time.monotonic()
-            # Longer than it takes a backup to step in: a condition cannot be waited for that must not come.
+            # Longer than a takeover takes; there is no condition to wait for, because nothing must happen.
             while time.monotonic() - began < 3 * TAKEOVER_S:
                 assert controllers(cluster)[0] == "UP"
                 assert cluster.exec("login", "squeue -h -n runs -o %T").stdout == "RUNNING\n"
@@ -209,7 +209,7 @@ def test_a_cut_between_the_controllers_makes_no_second_master(cluster: Cluster) 
     is_unbroken(cluster)
 
 
-def test_the_backup_takes_over_when_the_power_of_the_primary_fails(
+def test_backup_takes_over_after_power_failure_of_the_primary(
     cluster: Cluster, record_property: Callable[[str, object], None]
 ) -> None:
     def later() -> list[str]:
@@ -228,7 +228,7 @@ def test_the_backup_takes_over_when_the_power_of_the_primary_fails(
         cluster.wait_until(lambda: later() != [], "the backup takes no job", 8 * TAKEOVER_S)
         record_property("first job taken after, s", since())
         assert controllers(cluster) == ["DOWN", "UP"]
-        # Each word to slurmctld first waits for the primary that is gone, TCPTimeout seconds: a job takes longer.
+        # Each request to slurmctld first waits TCPTimeout seconds for the dead primary, so a job takes longer.
         cluster.wait_until(
             lambda: seen_to(cluster, what["killed"]) and ran(), "no job that the backup took has run", 20 * TAKEOVER_S
         )
@@ -240,10 +240,10 @@ def test_the_backup_takes_over_when_the_power_of_the_primary_fails(
     is_unbroken(cluster)
 
 
-def test_a_job_that_has_just_begun_when_the_power_fails_begins_again_by_itself(
+def test_job_that_just_started_before_a_power_failure_restarts_automatically(
     cluster: Cluster, record_property: Callable[[str, object], None]
 ) -> None:
-    """The queue was written before it began: the backup starts it once more, and slurmd, which has it, may refuse."""
+    """The queue was saved before the job started: the backup starts it again, and slurmd, which has it, may refuse."""
     for name, options in (("blocks", "--exclusive"), ("begins", "--mem=16")):
         submit = f"sbatch --job-name={name} -w gpu2 {options} -o /dev/null --wrap 'sleep 20'"
         cluster.exec("login", submit, user="alice")
@@ -258,7 +258,7 @@ def test_a_job_that_has_just_begun_when_the_power_fails_begins_again_by_itself(
         return waits == "" and "COMPLETED" in accounted(cluster)["begins"]
 
     try:
-        # The backup answers nobody before it has taken over.
+        # The backup does not answer before the takeover.
         cluster.wait_until(lambda: controllers(cluster) == ["DOWN", "UP"], "the backup does not take over", 120)
         cluster.wait_until(lambda: seen_to(cluster, killed) and ended(), "the job does not end well", 480)
         record_property("ended after, s", round(time.time() - killed))
@@ -269,13 +269,13 @@ def test_a_job_that_has_just_begun_when_the_power_fails_begins_again_by_itself(
     is_unbroken(cluster)
 
 
-def test_the_job_that_ran_through_all_of_it_ends_well(cluster: Cluster) -> None:
+def test_job_that_ran_during_all_failures_completes(cluster: Cluster) -> None:
     is_unbroken(cluster)
     cluster.exec("login", f"rm {GO}", user="alice")
     cluster.wait_until(lambda: accounted(cluster)["runs"] == {"COMPLETED"}, "the job does not end well", 60)
 
 
-def test_a_plain_run_after_all_that_changes_nothing(cluster: Cluster) -> None:
+def test_plain_run_after_all_failures_changes_nothing(cluster: Cluster) -> None:
     done = cluster.playbook("slurm.yml")
     assert done.returncode == 0, done.stdout[-3000:]
     assert {counts["changed"] for counts in recap(done.stdout).values()} == {0}, done.stdout[-3000:]

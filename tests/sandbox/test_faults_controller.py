@@ -1,4 +1,4 @@
-"""A change of slurm.conf that is cut off at each of its steps: the queue and the jobs stay, a plain run heals."""
+"""Tests of a slurm.conf change that is interrupted at each step: queue and jobs stay, a plain run heals."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from conftest import Cluster
 
-    # A program, the argument with which it is called, and what is done instead.
+    # A program, its argument at the call to replace, and the replacement.
     Step = tuple[str, str, str]
 
 pytestmark = pytest.mark.proves("slurm")
@@ -30,20 +30,20 @@ AGE = 423
 CHANGE = (*PLAIN, "-e", f'{{"slurm_config": {{"MinJobAge": {AGE}}}}}')
 TAKEN_OVER = "took over the stale lock of a killed run"
 KILL = "systemctl kill -s KILL slurmctld"
-# Nor does systemd start it again meanwhile.
+# Masked, so that systemd does not restart it in the meantime.
 MASK, UNMASK = (f"systemctl {word} --runtime slurmctld" for word in ("mask", "unmask"))
 
 
 @pytest.fixture(scope="module")
 def work(sandbox: Cluster) -> Iterator[Work]:
-    """What nobody may lose."""
+    """Return the jobs, accounts and secrets that must survive."""
     there = Work(sandbox)
     yield there
     there.end()
 
 
 def cut_off(sandbox: Cluster) -> None:
-    """Begin with the change, and kill the run with -9 when the step has been reached."""
+    """Start the change, and kill the run with SIGKILL at the step."""
     with running(sandbox, *CHANGE) as run:
         reached = f"test -e {BEGUN}"
         sandbox.wait_until(lambda: sandbox.exec("ctl", reached, check=False).returncode == 0, "not reached", 300)
@@ -53,7 +53,7 @@ def cut_off(sandbox: Cluster) -> None:
 
 
 def heal(sandbox: Cluster, work: Work, former: str, *says: str) -> int:
-    """See that nothing is lost and the next plain run brings back what the site declares; seconds that it took."""
+    """Check that nothing is lost and that a plain run restores the declared configuration; return its seconds."""
     work.is_whole()
     began = time.monotonic()
     healed = provision(sandbox, *PLAIN)
@@ -101,7 +101,7 @@ def heal(sandbox: Cluster, work: Work, former: str, *says: str) -> int:
         ),
     ],
 )
-def test_a_run_that_is_killed_in_a_change_is_made_good(
+def test_run_killed_during_a_change_is_healed(
     sandbox: Cluster, work: Work, request: pytest.FixtureRequest, step: Step, *, in_force: bool
 ) -> None:
     former = sandbox.exec("ctl", f"cat {CONF}").stdout
@@ -119,7 +119,7 @@ def test_a_run_that_is_killed_in_a_change_is_made_good(
     says="took over the stale lock of a killed run",
     heals="nothing",
 )
-def test_a_run_that_is_killed_before_it_writes_changes_nothing(sandbox: Cluster, work: Work) -> None:
+def test_run_killed_before_writing_changes_nothing(sandbox: Cluster, work: Work) -> None:
     former = sandbox.exec("ctl", f"cat {CONF}").stdout
     with running(sandbox, *CHANGE) as run:
         for process in [run.pid, *offspring(run.pid)]:
@@ -135,7 +135,7 @@ def test_a_run_that_is_killed_before_it_writes_changes_nothing(sandbox: Cluster,
     says="slurm : apply | Reconfigure all daemons changed=1",
     heals="nothing: the run itself starts slurmctld",
 )
-def test_slurmctld_that_is_killed_before_it_is_told_is_started_by_the_same_run(sandbox: Cluster, work: Work) -> None:
+def test_slurmctld_killed_before_the_reconfiguration_is_started_by_the_same_run(sandbox: Cluster, work: Work) -> None:
     former = sandbox.exec("ctl", f"cat {CONF}").stdout
     with instead(sandbox, "slurmctld", "-V", f"{KILL}; exec {REAL}"):
         done = provision(sandbox, *CHANGE)
@@ -151,7 +151,7 @@ def test_slurmctld_that_is_killed_before_it_is_told_is_started_by_the_same_run(s
     says="ctl: …the previous one is active again",
     heals="nothing: the former configuration is put back, and slurmctld started with it",
 )
-def test_slurmctld_that_is_killed_at_the_change_has_its_former_configuration(sandbox: Cluster, work: Work) -> None:
+def test_slurmctld_killed_at_the_reconfiguration_gets_its_former_configuration(sandbox: Cluster, work: Work) -> None:
     former = sandbox.exec("ctl", f"cat {CONF}").stdout
     began = time.monotonic()
     with instead(sandbox, "scontrol", "reconfigure", f"{MASK}; {KILL}; {REAL}; code=$?; {UNMASK}; exit $code"):
@@ -165,6 +165,6 @@ def test_slurmctld_that_is_killed_at_the_change_has_its_former_configuration(san
     note("runs", "slurmctld killed when it is told of the change", measured)
 
 
-def test_the_run_after_all_of_them_has_nothing_to_do(sandbox: Cluster, work: Work) -> None:
+def test_run_after_all_faults_changes_nothing(sandbox: Cluster, work: Work) -> None:
     prove_rest(sandbox, *PLAIN)
     work.is_whole()

@@ -1,4 +1,4 @@
-"""The accounting and its database go down in the middle of a change: named, nothing is lost, the next run heals."""
+"""Tests of accounting and database failures during a change: reported, nothing is lost, the next run heals."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CHANGE = ("slurm", "-t", "slurm_accounting", "--limit", "ctl", "-e", ACCOUNTS)
 
 @pytest.fixture(scope="module")
 def work(sandbox: Cluster) -> Iterator[Work]:
-    """What nobody may lose."""
+    """Return the jobs, accounts and secrets that must survive."""
     there = Work(sandbox)
     yield there
     there.end()
@@ -31,7 +31,7 @@ def work(sandbox: Cluster) -> Iterator[Work]:
 
 @pytest.fixture(autouse=True)
 def without_account(sandbox: Cluster) -> Iterator[None]:
-    """The new account is gone when the test ends."""
+    """Delete the new account after the test."""
     yield
     sandbox.exec("ctl", "systemctl start mariadb slurmdbd")
     gone = "sacctmgr -i delete account vision; ! sacctmgr -nP show account format=account | grep -qx vision"
@@ -43,7 +43,7 @@ def accounts(sandbox: Cluster) -> list[str]:
 
 
 def heal(sandbox: Cluster, work: Work) -> int:
-    """See that a plain run heals and nothing is lost; seconds that it took."""
+    """Check that a plain run heals and nothing is lost; return its duration in seconds."""
     began = time.monotonic()
     healed = provision(sandbox, *PLAIN)
     healed_s = round(time.monotonic() - began)
@@ -58,7 +58,7 @@ def heal(sandbox: Cluster, work: Work) -> int:
     says="ctl: …sacctmgr add account vision…remedy: slurmdbd does not answer",
     heals="nothing",
 )
-def test_a_change_without_slurmdbd_is_named_and_the_next_run_starts_it(sandbox: Cluster, work: Work) -> None:
+def test_change_without_slurmdbd_is_reported_and_the_next_run_starts_it(sandbox: Cluster, work: Work) -> None:
     began = time.monotonic()
     with instead(sandbox, "sacctmgr", "-i", f"systemctl stop slurmdbd; exec {REAL}"):
         done = provision(sandbox, *CHANGE)
@@ -68,7 +68,7 @@ def test_a_change_without_slurmdbd_is_named_and_the_next_run_starts_it(sandbox: 
     assert is_said("ctl: …sacctmgr add account vision…remedy: slurmdbd does not answer", output), output
     assert "Traceback" not in output
     note("runs", "slurmdbd goes down during a change", {"told_s": told_s, "healed_s": heal(sandbox, work)})
-    # The change is made by whoever asks for it again.
+    # A repeated run makes the change.
     done = provision(sandbox, *CHANGE)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "vision" in accounts(sandbox)
@@ -79,7 +79,7 @@ def test_a_change_without_slurmdbd_is_named_and_the_next_run_starts_it(sandbox: 
     says="ctl: …sacctmgr add account vision…remedy: slurmdbd does not answer",
     heals="nothing",
 )
-def test_a_change_without_its_database_is_named_and_the_next_run_starts_it(sandbox: Cluster, work: Work) -> None:
+def test_change_without_database_is_reported_and_the_next_run_starts_it(sandbox: Cluster, work: Work) -> None:
     began = time.monotonic()
     with instead(sandbox, "sacctmgr", "-i", f"systemctl stop mariadb; exec {REAL}"):
         done = provision(sandbox, *CHANGE)
@@ -96,7 +96,7 @@ def test_a_change_without_its_database_is_named_and_the_next_run_starts_it(sandb
     says="slurm : accounting | Apply the declared accounts, users, QOS and limits changed=1",
     heals="nothing: slurmdbd connects again, and the run goes on",
 )
-def test_a_change_outlives_a_restart_of_its_database(sandbox: Cluster, work: Work) -> None:
+def test_change_survives_a_restart_of_the_database(sandbox: Cluster, work: Work) -> None:
     began = time.monotonic()
     with instead(sandbox, "sacctmgr", "-i", f"systemctl restart mariadb; exec {REAL}"):
         done = provision(sandbox, *CHANGE)
@@ -111,6 +111,6 @@ def test_a_change_outlives_a_restart_of_its_database(sandbox: Cluster, work: Wor
     note("runs", "the database is restarted during a change", {"healed_s": healed_s})
 
 
-def test_the_run_after_all_of_them_has_nothing_to_do(sandbox: Cluster, work: Work) -> None:
+def test_run_after_all_faults_changes_nothing(sandbox: Cluster, work: Work) -> None:
     prove_rest(sandbox, *PLAIN)
     work.is_whole()

@@ -1,4 +1,4 @@
-"""Many faults at once: the preflight or the doctor names each, one plain run heals them, the next has nothing to do."""
+"""Tests of many faults at once: preflight or doctor reports each, a plain run heals all, the next changes nothing."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.proves("preflight", "slurm", "hosts", "ssh", "users")
 
 RECORDING = "/etc/simulated-gpus.xml"
 LATE = "/opt/busbar-test-hour"
-# Python whose clock is an hour late: a container has no clock of its own.
+# Python with a clock that is an hour slow, because a container has no clock of its own.
 HOUR_LATE = f"""mkdir -p {LATE}
 cat >{LATE}/sitecustomize.py <<'END'
 import time
@@ -32,7 +32,7 @@ printf '#!/bin/sh\\nPYTHONPATH={LATE} exec /usr/bin/python3 "$@"\\n' >{LATE}/pyt
 chmod +x {LATE}/python3"""
 MORE = f"all: {{hosts: {{gpu2: {{ansible_python_interpreter: {LATE}/python3}}}}}}\n"
 SSHD = "systemctl is-active ssh && ! ps -C sshd -o stat= | grep -q T"
-# Told before a single host is changed. The admin puts them right, as no run can.
+# Reported before any host is changed. Only the admin can fix them.
 REFUSED = [
     Fault(
         "a clock that is an hour off",
@@ -110,24 +110,24 @@ FOLDER = "/usr/local/lib/busbar"
 
 
 def down(unit: str) -> dict[str, Any]:
-    """How a service is stopped, and that it runs."""
+    """Return the commands that stop a service and check that it runs."""
     return {"breaks": f"systemctl stop {unit}", "sound": f"systemctl is-active {unit}"}
 
 
 def lost(path: str) -> dict[str, Any]:
-    """How a file is lost, and that it has content."""
+    """Return the commands that delete a file and check that it has content."""
     return {"breaks": f"rm {path}", "sound": f"test -s {path}"}
 
 
 def spoilt(path: str, unit: str) -> dict[str, Any]:
-    """How a file is spoilt by hand, and that its service runs without the damage."""
+    """Return the commands that damage a file and check that its service runs without the damage."""
     return {
         "breaks": f"echo '[{{ astray' >>{path}",
         "sound": f"! grep -q astray {path} && systemctl is-active {unit}",
     }
 
 
-# Named by `busbar doctor`.
+# Reported by `busbar doctor`.
 DOWN = [
     Fault(
         "slurmd is down",
@@ -187,7 +187,7 @@ DOWN = [
         sound="ssh-keygen -L -f /etc/ssh/ssh_host_ed25519_key-cert.pub",
     ),
 ]
-# Named by the plain run itself, with --diff: the task, the host, and the file.
+# Reported by the plain run itself with --diff: task, host and file.
 STRAYED = [
     Fault(
         "another munge key on a node",
@@ -272,13 +272,13 @@ STRAYED = [
         **lost(f"{FOLDER}/node_health"),
     ),
 ]
-# The parts of the site in which there are faults: the others have nothing to heal.
+# Limits the run to the parts of the site with faults.
 PLAIN = ("site", "-t", "users,hosts,ssh,munge,mariadb,slurm,node_health")
 
 
 @pytest.fixture(scope="module")
 def work(sandbox: Cluster) -> Iterator[Work]:
-    """What nobody may lose."""
+    """Return the jobs, accounts and secrets that must survive."""
     there = Work(sandbox)
     yield there
     there.end()
@@ -286,13 +286,13 @@ def work(sandbox: Cluster) -> Iterator[Work]:
 
 @pytest.fixture(scope="module")
 def late(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The inventory that lets Ansible run gpu2's late Python."""
+    """Return an inventory that makes Ansible use the Python with the slow clock on gpu2."""
     path: Path = tmp_path_factory.mktemp("late") / "more.yml"
     path.write_text(MORE)
     return path
 
 
-def test_faults_that_no_run_can_mend_are_all_told_before_anything_changes(
+def test_faults_that_need_the_admin_are_all_reported_before_any_change(
     sandbox: Cluster, work: Work, late: Path
 ) -> None:
     took = prove_told(sandbox, work, REFUSED, "preflight", "-i", str(late))
@@ -304,7 +304,7 @@ def test_faults_that_no_run_can_mend_are_all_told_before_anything_changes(
         note("runs", name, {"told_s": round(told_s), "healed_s": round(healed_s)})
 
 
-def test_what_went_down_or_astray_is_named_and_one_plain_run_heals_it(sandbox: Cluster, work: Work) -> None:
+def test_stopped_services_and_changed_files_are_reported_and_healed_by_one_run(sandbox: Cluster, work: Work) -> None:
     break_all(sandbox, [*STRAYED, *DOWN])
     began = time.monotonic()
     asked = sandbox.busbar("doctor", "-i", str(sandbox.inventory), "--format", "json")
@@ -333,6 +333,6 @@ def test_what_went_down_or_astray_is_named_and_one_plain_run_heals_it(sandbox: C
         note("runs", fault.name, {"healed_s": round(healed_s)})
 
 
-def test_the_run_after_all_of_them_has_nothing_to_do(sandbox: Cluster, work: Work) -> None:
+def test_run_after_all_faults_changes_nothing(sandbox: Cluster, work: Work) -> None:
     prove_rest(sandbox, *PLAIN)
     work.is_whole()

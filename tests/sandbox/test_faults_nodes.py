@@ -1,4 +1,4 @@
-"""Faults of single nodes, injected while a user's job runs: named with host and cause, healed by the next run."""
+"""Tests of single-node faults during a user's job: reported with host and cause, healed by the next run."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ pytestmark = pytest.mark.proves("preflight", "hosts")
 KEYS = "/home/admin/.ssh/authorized_keys"
 RULES = "/etc/sudoers.d/admin"
 LOOK = ("preflight", "--limit", "gpu2")
-# The part of a run that installs packages; all others do it alike.
+# The tags of one role that installs packages; all roles do it in the same way.
 NAMES = ("base", "-t", "hosts", "--limit", "gpu2")
-# /var as it is on a disk of a few megabytes; the daemons that run keep what they have open.
+# Simulates a /var of a few megabytes; running daemons keep their open files.
 SMALL_VAR = (
     "mkdir /run/small && mount -t tmpfs -o size=8m tmpfs /run/small && mkdir /run/small/up /run/small/work"
     " && mount -t overlay overlay -o lowerdir=/var,upperdir=/run/small/up,workdir=/run/small/work /var"
 )
-# The mount itself cannot change under the daemons that write to it; whoever comes in by SSH finds it read-only.
+# The mount itself cannot change under running daemons, so only SSH sessions see it as read-only.
 READ_ONLY = "[Service]\\nReadOnlyPaths=/\\nReadWritePaths=/run /tmp /dev /proc /sys\\n"
 DROP_IN = "/etc/systemd/system/ssh.service.d/fault.conf"
 AGAIN = "systemctl daemon-reload; systemctl restart ssh; pkill -u admin; true"
-# So is the folder of Slurm's logs; its daemons open their files anew.
+# Likewise for the folder of Slurm's logs; the daemons reopen their files.
 LOGS = "/var/log/slurm"
 REOPEN = "systemctl kill -s USR2 --kill-whom=main slurmctld slurmdbd"
 SMALL_LOGS = f"{SMALL_VAR.replace('/var', LOGS)}; {REOPEN}"
@@ -85,17 +85,17 @@ FAULTS = [
 
 @pytest.fixture(scope="module")
 def work(sandbox: Cluster) -> Iterator[Work]:
-    """What nobody may lose."""
+    """Return the jobs, accounts and secrets that must survive."""
     there = Work(sandbox)
     yield there
     there.end()
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
-def test_a_fault_is_named_nothing_is_lost_and_the_next_run_heals(sandbox: Cluster, work: Work, fault: Fault) -> None:
+def test_fault_is_reported_and_healed_without_loss(sandbox: Cluster, work: Work, fault: Fault) -> None:
     prove(sandbox, work, fault)
 
 
-def test_the_run_after_all_of_them_has_nothing_to_do(sandbox: Cluster, work: Work) -> None:
+def test_run_after_all_faults_changes_nothing(sandbox: Cluster, work: Work) -> None:
     prove_rest(sandbox, *NAMES)
     work.is_whole()

@@ -1,4 +1,4 @@
-"""Faults on the side of who provisions: killed, not alone, without room or without the right to write."""
+"""Tests of faults on the provisioning host: killed runs, concurrent runs, a read-only secrets folder."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NAMES = ("base", "-t", "hosts")
 
 @pytest.fixture(scope="module")
 def work(sandbox: Cluster) -> Iterator[Work]:
-    """What nobody may lose."""
+    """Return the jobs, accounts and secrets that must survive."""
     there = Work(sandbox)
     yield there
     there.end()
@@ -35,7 +35,7 @@ def work(sandbox: Cluster) -> Iterator[Work]:
 
 @contextlib.contextmanager
 def running(sandbox: Cluster, *run: str) -> Iterator[subprocess.Popen[str]]:
-    """A run that has begun with its tasks."""
+    """Start a run and yield it after its first task."""
     command = ["busbar", "provision", *run, "-i", str(sandbox.inventory)]
     with subprocess.Popen(
         command,
@@ -57,7 +57,7 @@ def running(sandbox: Cluster, *run: str) -> Iterator[subprocess.Popen[str]]:
 
 
 def heal(sandbox: Cluster, work: Work, name: str, told_s: float, *run: str) -> str:
-    """See that the next run heals and nothing is lost; returns what it said."""
+    """Check that the next run heals and nothing is lost; return its output."""
     began = time.monotonic()
     healed = provision(sandbox, *run)
     assert healed.returncode == 0, healed.stdout + healed.stderr
@@ -73,7 +73,7 @@ def heal(sandbox: Cluster, work: Work, name: str, told_s: float, *run: str) -> s
     says="another run uses this inventory",
     heals="wait until the other run has ended; the message says whose it is",
 )
-def test_a_second_operator_sees_the_first_at_once(sandbox: Cluster, work: Work) -> None:
+def test_second_operator_is_refused_while_the_first_runs(sandbox: Cluster, work: Work) -> None:
     with running(sandbox, *NAMES) as first:
         began = time.monotonic()
         second = provision(sandbox, *NAMES)
@@ -89,7 +89,7 @@ def test_a_second_operator_sees_the_first_at_once(sandbox: Cluster, work: Work) 
 
 
 def offspring(pid: int) -> list[int]:
-    """All processes that a process has started, they themselves, and so on."""
+    """Return all child processes of a process, recursively."""
     children = [
         int(word)
         for word in subprocess.run(
@@ -104,7 +104,7 @@ def offspring(pid: int) -> list[int]:
     says="took over the stale lock of a killed run",
     heals="nothing",
 )
-def test_a_killed_run_holds_nobody_up(sandbox: Cluster, work: Work) -> None:
+def test_killed_run_does_not_block_the_next(sandbox: Cluster, work: Work) -> None:
     change = (*NAMES, "-e", '{"hosts_extra": [{"address": "192.0.2.9", "names": ["killed.example"]}]}')
     with running(sandbox, *change) as run:
         for process in [run.pid, *offspring(run.pid)]:
@@ -117,7 +117,7 @@ def test_a_killed_run_holds_nobody_up(sandbox: Cluster, work: Work) -> None:
 
 
 def within(mount: str, command: list[str]) -> subprocess.CompletedProcess[str]:
-    """Run a command where a file system of this host is mounted otherwise, for it alone."""
+    """Run a command in a mount namespace of its own after a mount command."""
     words = ["unshare", "--mount", "sh", "-ec", f'{mount}; exec "$@"', "sh", *command]
     return subprocess.run(
         words, check=False, capture_output=True, text=True, timeout=900, cwd=TOP, env=plain_environment()
@@ -126,7 +126,7 @@ def within(mount: str, command: list[str]) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture
 def without_key(sandbox: Cluster) -> Iterator[Path]:
-    """The site without its munge key, as when it is to be replaced on purpose; it has it again at the end."""
+    """Remove the site's munge key during the test, as for an intentional rotation."""
     key = sandbox.state / "secrets" / "munge.key"
     key.rename(key.with_suffix(".away"))
     yield key
@@ -139,9 +139,7 @@ def without_key(sandbox: Cluster) -> Iterator[Path]:
     says="munge.key…Read-only file system",
     heals="make the folder writable",
 )
-def test_a_secret_that_cannot_be_kept_is_not_brought_to_any_host(
-    sandbox: Cluster, work: Work, without_key: Path
-) -> None:
+def test_secret_that_cannot_be_saved_is_not_deployed(sandbox: Cluster, work: Work, without_key: Path) -> None:
     folder = without_key.parent
     before = {node: sandbox.exec(node, "sha256sum /etc/munge/munge.key").stdout for node in ("ctl", "gpu1")}
     run = ["busbar", "provision", "slurm", "-t", "munge", "-i", str(sandbox.inventory)]
@@ -163,6 +161,6 @@ def test_a_secret_that_cannot_be_kept_is_not_brought_to_any_host(
         without_key.rename(without_key.with_suffix(".away"))
 
 
-def test_the_run_after_all_of_them_has_nothing_to_do(sandbox: Cluster, work: Work) -> None:
+def test_run_after_all_faults_changes_nothing(sandbox: Cluster, work: Work) -> None:
     prove_rest(sandbox, *NAMES)
     work.is_whole()

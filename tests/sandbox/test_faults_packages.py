@@ -1,4 +1,4 @@
-"""Faults while packages are installed, injected while a user's job runs: named with host and cause, then healed."""
+"""Tests of faults during package installation while a user's job runs: reported with host and cause, then healed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.proves("hosts")
 
-# The part of a run that installs packages; all others do it alike.
+# The tags of one role that installs packages; all roles do it in the same way.
 NAMES = ("base", "-t", "hosts", "--limit", "gpu2")
 LACKS = "dpkg --purge --force-depends tzdata >/dev/null 2>&1"
 NO_LISTS = "rm -rf /var/lib/apt/lists/*_* /var/lib/apt/periodic; rm -f /var/cache/apt/archives/tzdata*"
@@ -42,7 +42,7 @@ WITH_PROXY = (
     f"; echo 'Acquire::http::Proxy \"http://127.0.0.1:8099\";' >{APT_PROXY}; systemd-run -q --unit fault-proxy"
 )
 WITHOUT_PROXY = f"systemctl stop fault-proxy; rm -f {APT_PROXY} /run/proxy.py"
-# dpkg tells it each step; at the first of the configuration the node loses its power.
+# dpkg runs it at each step; the node loses power at the first step of the configuration.
 POWER = "/root/power"
 LOSE_POWER = (
     f"printf '#!/bin/sh\\nwhile read -r line; do case $line in *half-configured*) pkill -9 -x dpkg;; esac; done\\n'"
@@ -52,7 +52,7 @@ LOSE_POWER = (
 )
 DEBCONF = "/var/cache/debconf/config.dat"
 KEEPER = f"import fcntl,time; s=open('{DEBCONF}','r+'); fcntl.flock(s, fcntl.LOCK_EX); time.sleep(900)"
-# The next run that can fetch heals all three at once.
+# The next run with access to the mirrors heals all three at once.
 FETCHES = [
     Fault(
         "a resolver that does not answer",
@@ -98,21 +98,21 @@ INSTALLED = "dpkg-query -W -f '${db:Status-Status}' tzdata"
 
 @pytest.fixture(scope="module")
 def work(sandbox: Cluster) -> Iterator[Work]:
-    """What nobody may lose."""
+    """Return the jobs, accounts and secrets that must survive."""
     there = Work(sandbox)
     yield there
     there.end()
 
 
 @pytest.mark.parametrize("fault", FETCHES, ids=lambda fault: fault.name)
-def test_what_cannot_be_fetched_is_named_and_nothing_is_lost(sandbox: Cluster, work: Work, fault: Fault) -> None:
+def test_failed_download_is_reported_and_nothing_is_lost(sandbox: Cluster, work: Work, fault: Fault) -> None:
     prove(sandbox, work, fault)
-    # Nothing was installed, and nothing is half done.
+    # Nothing was installed, not even partially.
     assert sandbox.exec("gpu2", INSTALLED, check=False).stdout in {"", "not-installed"}
     assert sandbox.exec("gpu2", "dpkg --audit").stdout == ""
 
 
-def test_one_run_heals_what_could_not_be_fetched(sandbox: Cluster, work: Work) -> None:
+def test_one_run_heals_all_failed_downloads(sandbox: Cluster, work: Work) -> None:
     healed = provision(sandbox, *NAMES)
     assert healed.returncode == 0, healed.stdout + healed.stderr
     assert sandbox.exec("gpu2", INSTALLED).stdout == "installed"
@@ -124,7 +124,7 @@ def test_one_run_heals_what_could_not_be_fetched(sandbox: Cluster, work: Work) -
     says="hosts : install | Install packages changed=1",
     heals="nothing",
 )
-def test_an_install_that_was_cut_off_is_finished_by_the_next_run(sandbox: Cluster, work: Work) -> None:
+def test_interrupted_installation_is_finished_by_the_next_run(sandbox: Cluster, work: Work) -> None:
     sandbox.exec("gpu2", LOSE_POWER, timeout=300)
     assert sandbox.exec("gpu2", INSTALLED).stdout != "installed"
     began = time.monotonic()
@@ -138,11 +138,11 @@ def test_an_install_that_was_cut_off_is_finished_by_the_next_run(sandbox: Cluste
     note("runs", "a node that lost its power in mid-install", {"healed_s": round(time.monotonic() - began)})
 
 
-def test_a_script_that_fails_is_named_and_the_next_run_heals(sandbox: Cluster, work: Work) -> None:
+def test_failing_maintainer_script_is_reported_and_healed_by_the_next_run(sandbox: Cluster, work: Work) -> None:
     prove(sandbox, work, SCRIPT_FAILS)
     assert sandbox.exec("gpu2", INSTALLED).stdout == "installed"
 
 
-def test_the_run_after_all_of_them_has_nothing_to_do(sandbox: Cluster, work: Work) -> None:
+def test_run_after_all_faults_changes_nothing(sandbox: Cluster, work: Work) -> None:
     prove_rest(sandbox, *NAMES)
     work.is_whole()

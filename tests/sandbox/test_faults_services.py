@@ -1,4 +1,4 @@
-"""Ports that other programs have taken: named with the program, and healed by the next run once it has ended."""
+"""Tests of ports in use by other programs: reported with the program, healed by the next run once it has exited."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LISTENER = "import socket,time; s=socket.create_server(('0.0.0.0', {port})); tim
 
 
 def squat(unit: str, port: int) -> dict[str, Any]:
-    """How a daemon is stopped and another program put on its port, and that the daemon runs."""
+    """Return the commands that replace a daemon on its port by another program, and check that the daemon runs."""
     squatter = f"fault-squatter-{port}"
     return {
         "breaks": f'systemctl stop {unit}; systemd-run -q --unit {squatter} python3 -c "{LISTENER.format(port=port)}"'
@@ -76,13 +76,13 @@ FAULTS = [
 
 @pytest.fixture(scope="module")
 def work(sandbox: Cluster) -> Iterator[Work]:
-    """What nobody may lose."""
+    """Return the jobs, accounts and secrets that must survive."""
     there = Work(sandbox)
     yield there
     there.end()
 
 
-def test_each_port_that_is_taken_is_named_and_one_plain_run_heals_them(sandbox: Cluster, work: Work) -> None:
+def test_each_port_in_use_is_reported_and_healed_by_one_run(sandbox: Cluster, work: Work) -> None:
     took = {}
     try:
         break_all(sandbox, FAULTS)
@@ -109,7 +109,7 @@ def test_each_port_that_is_taken_is_named_and_one_plain_run_heals_them(sandbox: 
         note("runs", name, {"told_s": round(told_s), "healed_s": round(healed_s)})
 
 
-def test_the_run_after_all_of_them_has_nothing_to_do(sandbox: Cluster, work: Work) -> None:
+def test_run_after_all_faults_changes_nothing(sandbox: Cluster, work: Work) -> None:
     for playbook in ("slurm", "monitoring"):
         prove_rest(sandbox, playbook)
     work.is_whole()

@@ -1,4 +1,4 @@
-"""The role firewall: what is open from outside, from another node and to users, and what is not."""
+"""Tests of the role firewall: open and closed ports, from outside, from other nodes and for users."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.proves("firewall")
 
-# Prints which of the ports ADDRESS:PORT that it is given answer. A refusal is an answer; a firewall is silent.
+# Prints which of the given ADDRESS:PORT answer. A refused connection counts as an answer; a firewall drops packets.
 SCAN = """
 import asyncio, sys
 async def look(text):
@@ -38,7 +38,7 @@ async def main():
         if said: print(said)
 asyncio.run(main())
 """
-# Two tasks of a job meet on the usual port of torchrun.
+# Two tasks of a job connect on the usual port of torchrun.
 MEET = """
 import os, socket, sys, time
 if os.environ["SLURM_PROCID"] == "0":
@@ -57,7 +57,7 @@ else:
             print("reached")
             break
 """
-# The declared list, once more and by hand: from where each port of a host is open.
+# The declared rules, repeated by hand: from where each port of a host is open.
 OUTSIDE = {"login": {22}}
 FROM_A_NODE = {
     "ctl": {22, 6817, 6819},
@@ -74,20 +74,20 @@ def on(gateway: str) -> list[str]:
 
 @pytest.fixture(scope="module")
 def gateway(sandbox: Cluster) -> str:
-    """Where runs come from: this machine's address in the network of the sandbox."""
+    """Return the source of runs: this machine's address in the network of the sandbox."""
     return sandbox.exec("ctl", "ip -4 route show default | cut -d' ' -f3").stdout.strip()
 
 
 @pytest.fixture(scope="module")
 def addresses(sandbox: Cluster) -> dict[str, str]:
-    """The address of each node."""
+    """Return the address of each node."""
     known = load(sandbox.name)
     return {node: known.address(node) for node in known.nodes}
 
 
 @pytest.fixture(scope="module")
 def stranger(gateway: str) -> Iterator[list[str]]:
-    """A machine beside the cluster that belongs to nobody: the words that run a command on it."""
+    """Create a machine next to the cluster that belongs to nobody; yields the prefix of commands that run on it."""
     route = json.loads(subprocess.check_output(["ip", "-j", "-4", "addr", "show", "to", gateway], text=True))
     bridge, length = route[0]["ifname"], route[0]["addr_info"][0]["prefixlen"]
     address = gateway.rsplit(".", 1)[0] + ".250"
@@ -110,7 +110,7 @@ def stranger(gateway: str) -> Iterator[list[str]]:
 
 @pytest.fixture(scope="module")
 def closed(sandbox: Cluster, gateway: str) -> Iterator[Cluster]:
-    """The cluster with the firewall on, and off again afterwards."""
+    """Return the cluster with the firewall enabled; it is disabled again at the end."""
     done = sandbox.playbook("base.yml", *on(gateway))
     assert done.returncode == 0, done.stdout + done.stderr
     yield sandbox
@@ -122,13 +122,13 @@ def closed(sandbox: Cluster, gateway: str) -> Iterator[Cluster]:
 
 
 def listening(sandbox: Cluster, node: str) -> set[int]:
-    """Ports of a node on which anything listens for other hosts."""
+    """Return the ports of a node that listen for other hosts."""
     found = sandbox.exec(node, "ss -Htln | awk '{print $4}'").stdout.split()
     return {int(text.rsplit(":", 1)[1]) for text in found if not text.startswith(("127.", "[::1]"))}
 
 
 def answered(output: str, addresses: dict[str, str]) -> dict[str, set[int]]:
-    """Ports that a scan got an answer from, by node."""
+    """Return the ports that answered a scan, by node."""
     names = {address: name for name, address in addresses.items()}
     found: dict[str, set[int]] = {}
     for line in output.splitlines():
@@ -138,21 +138,21 @@ def answered(output: str, addresses: dict[str, str]) -> dict[str, set[int]]:
 
 
 def targets(sandbox: Cluster, addresses: dict[str, str]) -> list[str]:
-    """All that listens, and two ports of each node on which nothing does, which a closed host does not even refuse."""
+    """Return all listening ports and two closed ports of each node, which a firewalled host does not even refuse."""
     return [f"{addresses[node]}:{port}" for node in addresses for port in sorted(listening(sandbox, node) | {79, 8088})]
 
 
-def test_without_the_firewall_a_stranger_reaches_the_exporters(
+def test_outside_machine_reaches_exporters_without_the_firewall(
     sandbox: Cluster, stranger: list[str], addresses: dict[str, str]
 ) -> None:
-    """The control of what follows: the scan sees what is open."""
+    """The control of the following tests: the scan finds open ports."""
     done = subprocess.check_output([*stranger, "python3", "-c", SCAN, *targets(sandbox, addresses)], text=True)
     seen = answered(done, addresses)
     assert all({22, 79, 8088, 9100} <= seen[node] for node in addresses)
     assert 6817 in seen["ctl"]
 
 
-def test_a_run_from_an_address_that_would_be_shut_out_is_refused(sandbox: Cluster, gateway: str) -> None:
+def test_run_from_an_address_that_would_be_blocked_is_refused(sandbox: Cluster, gateway: str) -> None:
     options = json.dumps({"firewall_enabled": True})
     done = sandbox.playbook("base.yml", "--tags", "firewall", "-e", options)
     assert done.returncode != 0
@@ -161,7 +161,7 @@ def test_a_run_from_an_address_that_would_be_shut_out_is_refused(sandbox: Cluste
 
 
 @pytest.mark.core
-def test_from_outside_only_what_is_meant_for_users_is_open(
+def test_only_user_facing_ports_are_open_from_outside(
     closed: Cluster, stranger: list[str], addresses: dict[str, str]
 ) -> None:
     done = subprocess.check_output([*stranger, "python3", "-c", SCAN, *targets(closed, addresses)], text=True)
@@ -169,7 +169,7 @@ def test_from_outside_only_what_is_meant_for_users_is_open(
 
 
 @pytest.mark.parametrize(("node", "user"), [("login", "alice"), ("gpu1", None)])
-def test_whoever_is_on_a_node_reaches_only_what_is_declared(
+def test_nodes_reach_only_declared_ports(
     closed: Cluster, addresses: dict[str, str], node: str, user: str | None
 ) -> None:
     others = {name: address for name, address in addresses.items() if name != node}
@@ -178,7 +178,7 @@ def test_whoever_is_on_a_node_reaches_only_what_is_declared(
     assert answered(done.stdout, addresses) == {name: FROM_A_NODE[name] for name in others}
 
 
-def test_prometheus_still_reads_every_node(closed: Cluster, addresses: dict[str, str]) -> None:
+def test_prometheus_still_scrapes_every_node(closed: Cluster, addresses: dict[str, str]) -> None:
     begin, prometheus = time.time(), Prometheus(closed.name)
 
     def read() -> set[str]:
@@ -189,7 +189,7 @@ def test_prometheus_still_reads_every_node(closed: Cluster, addresses: dict[str,
 
 
 @pytest.mark.core
-def test_jobs_over_several_nodes_run_and_their_output_arrives(closed: Cluster) -> None:
+def test_multi_node_jobs_run_and_return_their_output(closed: Cluster) -> None:
     done = closed.exec("login", "srun -N2 --ntasks-per-node=1 hostname", user="alice")
     assert sorted(done.stdout.split()) == closed.compute[:2]
     first = closed.compute[0]
@@ -197,7 +197,7 @@ def test_jobs_over_several_nodes_run_and_their_output_arrives(closed: Cluster) -
     assert sorted(done.stdout.split()) == ["met", "reached"]
 
 
-def test_a_second_run_changes_nothing_and_lost_rules_come_back(closed: Cluster, gateway: str) -> None:
+def test_second_run_changes_nothing_and_lost_rules_are_restored(closed: Cluster, gateway: str) -> None:
     again = closed.playbook("base.yml", *on(gateway))
     assert again.returncode == 0, again.stdout + again.stderr
     assert {host: counts["changed"] for host, counts in recap(again.stdout).items() if counts["changed"]} == {}
@@ -209,8 +209,8 @@ def test_a_second_run_changes_nothing_and_lost_rules_come_back(closed: Cluster, 
     assert closed.exec("gpu1", "systemctl is-enabled busbar-firewall").stdout.strip() == "enabled"
 
 
-def test_rules_that_shut_the_door_are_taken_back_by_the_host(closed: Cluster, gateway: str) -> None:
-    """The firewall is told another port than the one that the server of gpu2 listens on."""
+def test_host_reverts_rules_that_block_ssh(closed: Cluster, gateway: str) -> None:
+    """The firewall opens a different port than the one on which sshd of gpu2 listens."""
     options = json.dumps({"firewall_enabled": True, "firewall_admin_networks": [gateway], "ssh_port": 2222})
     before = closed.exec("gpu2", "nft list chain inet busbar input").stdout
     done = closed.playbook("base.yml", "--tags", "firewall", "--limit", "gpu2", "-e", options)

@@ -1,6 +1,7 @@
-"""README's first steps, on machines of a site: a sudo password, SSH on port 2222, compute nodes behind a jump host.
+"""Tests of README's first steps on a site with a sudo password, SSH on port 2222, and nodes behind a jump host.
 
-The site is what README, or `busbar init`, has its reader write: see tests/fixtures/first_steps.py for what differs.
+The site is the one that README, or `busbar init`, tells the reader to write: see tests/fixtures/first_steps.py for the
+differences.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ pytestmark = pytest.mark.proves("site", "ssh", "users")
 
 PASSWORD = "correct horse battery staple"  # noqa: S105 - of machines that live for one test
 JUMP = "login"
-# What a site's own installer has done: sudo asks, sshd listens elsewhere, and no key opens the door.
+# State after the site's own installation: sudo asks for a password, sshd uses another port, no key is authorised.
 INSTALLED = f"""set -e
 echo 'admin:{PASSWORD}' | chpasswd
 echo 'admin ALL=(ALL) ALL' >/etc/sudoers.d/admin
@@ -46,25 +47,25 @@ class Machines(Sandbox):
 
     @property
     def controller_nodes(self) -> list[str]:
-        """Names of the controllers."""
+        """Return the names of the controllers."""
         return ["ctl"]
 
     @property
     def compute_nodes(self) -> list[str]:
-        """Names of the compute nodes."""
+        """Return the names of the compute nodes."""
         return self.names
 
     @property
     def nodes(self) -> list[str]:
-        """Names of all machines."""
+        """Return the names of all machines."""
         return ["ctl", JUMP, *self.names]
 
     def address(self, node: str) -> str:
-        """The IPv4 address of a machine."""
+        """Return the IPv4 address of a machine."""
         return f"{self.subnet}.{10 + self.nodes.index(node)}"
 
     def exec(self, node: str, command: str, *, user: str | None = None) -> str:
-        """Run a shell command on a machine as root, or as `user` in a login shell; returns what it printed."""
+        """Run a shell command on a machine as root, or as `user` in a login shell; return its output."""
         inner = ["runuser", "-l", user, "-c", command] if user else ["bash", "-c", command]
         done = subprocess.run(
             ["podman", "exec", self.container(node), *inner], check=False, capture_output=True, text=True, timeout=180
@@ -81,7 +82,7 @@ class Hall:
     machines: Machines
 
     def busbar(self, *arguments: str, timeout: float = 2400) -> subprocess.CompletedProcess[str]:
-        """Run the command from the site's folder, as an admin does; the caller judges the exit code."""
+        """Run the command in the site's folder, as an admin does; the caller checks the exit code."""
         kept = {name: value for name, value in plain_environment().items() if name != "ANSIBLE_CONFIG"}
         return subprocess.run(
             ["busbar", *arguments],
@@ -96,14 +97,14 @@ class Hall:
 
 
 def key_pair(path: Path) -> str:
-    """Make an SSH key without a passphrase; returns its public half."""
+    """Create an SSH key without a passphrase and return its public key."""
     path.parent.mkdir(exist_ok=True)
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", path], check=True)
     return path.with_name(f"{path.name}.pub").read_text().strip()
 
 
 def behind(found: Machines, node: str) -> None:
-    """Let nobody but the machines of the site reach a machine's SSH server."""
+    """Make a machine's SSH server reachable only from the machines of the site."""
     shown = subprocess.run(
         ["podman", "inspect", "-f", "{{.State.Pid}}", found.container(node)], check=True, capture_output=True, text=True
     )
@@ -113,7 +114,7 @@ def behind(found: Machines, node: str) -> None:
 
 @pytest.fixture(params=["README.md", ""], ids=["README", "init"])
 def hall(request: pytest.FixtureRequest, sandbox_name: str, tmp_path: Path) -> Iterator[Hall]:
-    """A site with its machines, freshly installed."""
+    """Return a site with freshly installed machines."""
     folder = tmp_path / "hall"
     write_site(folder, request.param)
     found = Machines(f"{sandbox_name}-hall", names=hosts_of(folder)["slurm_compute"])
@@ -136,13 +137,13 @@ def hall(request: pytest.FixtureRequest, sandbox_name: str, tmp_path: Path) -> I
 
 
 def ended_well(done: subprocess.CompletedProcess[str], *words: str) -> None:
-    """See that a command succeeded and said these words."""
+    """Check that a command succeeded and its output contains these words."""
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
     assert [word for word in words if word not in done.stdout] == [], done.stdout[-6000:]
 
 
-def test_the_first_steps_lead_to_a_cluster(hall: Hall) -> None:
-    """Step by step as README has them; then a user works on it."""
+def test_first_steps_result_in_a_cluster(hall: Hall) -> None:
+    """Follows README step by step; then a user uses the cluster."""
     found, node = hall.machines, hall.machines.compute_nodes[0]
     with pytest.raises(TimeoutError), socket.create_connection((found.address(node), SSH_PORT), timeout=2):
         pytest.fail(f"{node} is reached without its jump host")
@@ -168,7 +169,7 @@ def test_the_first_steps_lead_to_a_cluster(hall: Hall) -> None:
     ended_well(hall.busbar("provision", "preflight", *asked))
     ended_well(hall.busbar("provision", *asked), "PASS")
 
-    # The output of a job lies where it was submitted, and hosts are reached by their names alone.
+    # The output of a job is in the folder where it was submitted, and hosts are reached by name only.
     job = found.exec(JUMP, f"sbatch --parsable -w {node} -o out.txt --wrap 'hostname; sleep 900'", user="alice").strip()
     found.exec(
         JUMP, f"for i in $(seq 90); do grep -qx {node} out.txt 2>/dev/null && exit; sleep 1; done; exit 1", user="alice"
@@ -182,7 +183,7 @@ def test_the_first_steps_lead_to_a_cluster(hall: Hall) -> None:
     shown = subprocess.run(login, check=True, capture_output=True, text=True, env=dict(os.environ)).stdout
     assert re.fullmatch(rf"{node}\ngit version .*\n", shown)
 
-    # Nothing is claimed of a node that is busy; a second run changes nothing.
+    # No result is reported for a busy node; a second run changes nothing.
     checked = hall.busbar("provision", "remove_nodes", "--check", "-e", f"remove_nodes={node}", *asked)
     ended_well(checked, f"would drain {node} and wait for job {job} of alice on {node}")
     found.exec(JUMP, f"scancel {job}", user="alice")

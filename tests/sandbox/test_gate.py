@@ -1,4 +1,4 @@
-"""Nodes behind the gate: who fails stays there with the reason, and a run that is cut off leaves it shut."""
+"""Tests of new nodes before admission: failed nodes stay drained with the reason, interrupted runs admit no node."""
 
 from __future__ import annotations
 
@@ -24,26 +24,26 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.proves("slurm", "validation", "prometheus"), pytest.mark.grows]
 
 PASS, FAIL, REFUSED = 0, 1, 2
-# One message of 1 MiB: 0.001 GB/s on a link of 10 Mb/s and 0.1 or more on a healthy one, however busy the processor is.
+# One message of 1 MiB: 0.001 GB/s on a link of 10 Mb/s and 0.1 or more on a healthy one, even on a busy CPU.
 SMALL = (*QUICK[:-1], "validation_floor_gbs=0.006")
-# A test takes until somebody does something about it.
+# A test that does not end by itself.
 ENDLESS = (*QUICK, "-e", "validation_seconds_per_size=600", "-e", "validation_iterations=1000000")
 
 
 def reason_of(sandbox: Cluster, node: str) -> tuple[str, str]:
-    """State, without the mark of a reservation, and reason of a node."""
+    """Return state (without the mark of a reservation) and reason of a node."""
     state, reason = sandbox.exec("ctl", f"sinfo -h -N -n {node} -o '%T|%E'").stdout.strip().splitlines()[0].split("|")
     return state.rstrip("$"), reason
 
 
 def never_began(sandbox: Cluster, job: str) -> bool:
-    """Whether a job has waited ever since it was submitted."""
+    """Return whether a job is still waiting."""
     return sandbox.exec("ctl", f"squeue -h -j {job} -o %T").stdout.split() == ["PENDING"]
 
 
 @pytest.fixture(scope="module", autouse=True)
 def partners(sandbox: Cluster) -> None:
-    """New nodes are told apart by known-good partners, so that there must be some, whatever was tested before."""
+    """Validate the existing nodes, because new nodes are compared with known-good partners."""
     if len(sandbox.compute) < ENOUGH:
         grow(sandbox, ENOUGH)
     done = sandbox.busbar("validate", "--sandbox", "--name", sandbox.name, *QUICK)
@@ -52,7 +52,7 @@ def partners(sandbox: Cluster) -> None:
 
 @contextlib.contextmanager
 def behind_the_gate(sandbox: Cluster, *nodes: str) -> Iterator[str]:
-    """Nodes as a join leaves them before their validation, and a job that waits for the last: its number."""
+    """Drain nodes as a join does before their validation; yields the ID of a job that waits for the last node."""
     sandbox.wait_idle()
     sandbox.exec("ctl", f"scontrol update nodename={','.join(nodes)} state=drain reason='busbar: new'")
     submit = f"sbatch --parsable -w {nodes[-1]} -N1 -n1 --mem=64M --chdir=/ -o /dev/null --wrap 'sleep 1'"
@@ -70,7 +70,7 @@ def behind_the_gate(sandbox: Cluster, *nodes: str) -> Iterator[str]:
 
 
 @pytest.mark.flaky(reruns=1, only_rerun=["AssertionError"])
-def test_a_bad_nic_among_new_nodes_keeps_its_node_alone_behind_the_gate(sandbox: Cluster) -> None:
+def test_new_node_with_a_bad_nic_is_the_only_one_not_admitted(sandbox: Cluster) -> None:
     good, bad = sandbox.compute[-2:]
     with behind_the_gate(sandbox, good, bad) as job:
         sandbox.fault("throttle", bad, "10mbit")
@@ -86,7 +86,7 @@ def test_a_bad_nic_among_new_nodes_keeps_its_node_alone_behind_the_gate(sandbox:
         prometheus = Prometheus(sandbox.name)
         fires = f'ALERTS{{alertname="SlurmNodeNotAdmitted",alertstate="firing",node="{bad}"}}'
         prometheus.wait(lambda: bool(prometheus.query(fires)), "no alert says that the node was not admitted", 240)
-        # It is repaired, and the next run finds it by itself.
+        # The node is repaired, and the next run selects it automatically.
         sandbox.fault("heal")
         done = sandbox.busbar("provision", "add_nodes", "-i", str(sandbox.inventory), *QUICK)
         assert done.returncode == PASS, done.stdout + done.stderr
@@ -94,7 +94,7 @@ def test_a_bad_nic_among_new_nodes_keeps_its_node_alone_behind_the_gate(sandbox:
         sandbox.wait_until(lambda: not sandbox.exec("ctl", f"squeue -h -j {job}").stdout, "the job does not start", 90)
 
 
-def test_a_killed_run_leaves_the_gate_shut_and_the_next_one_opens_it(sandbox: Cluster) -> None:
+def test_killed_run_admits_no_node_and_the_next_run_does(sandbox: Cluster) -> None:
     node = sandbox.compute[-1]
     command = ["busbar", "provision", "put_into_service", "--tags", "admit", "-i", str(sandbox.inventory)]
     with behind_the_gate(sandbox, node) as job:
@@ -106,7 +106,7 @@ def test_a_killed_run_leaves_the_gate_shut_and_the_next_one_opens_it(sandbox: Cl
                 sandbox.wait_until(lambda: bool(sandbox.exec("ctl", tests).stdout), "no test runs", 180)
                 sandbox.wait_until(lambda: reason_of(sandbox, node)[0] == "draining", "it is not drained again")
             finally:
-                # Each has a session of its own.
+                # Each process has its own session.
                 for process in (run.pid, *offspring(run.pid)):
                     os.kill(process, signal.SIGKILL)
         sandbox.exec(node, "systemctl restart slurmd")
@@ -123,7 +123,7 @@ def test_a_killed_run_leaves_the_gate_shut_and_the_next_one_opens_it(sandbox: Cl
         sandbox.wait_until(lambda: not sandbox.exec("ctl", f"squeue -h -j {job}").stdout, "the job does not start", 90)
 
 
-def test_a_machine_that_slurm_has_under_another_name_is_refused(sandbox: Cluster, tmp_path: Path) -> None:
+def test_machine_known_to_slurm_under_another_name_is_refused(sandbox: Cluster, tmp_path: Path) -> None:
     node = sandbox.compute[-1]
     site = tmp_path / "site"
     shutil.copytree(sandbox.state, site, ignore=shutil.ignore_patterns("storage", "reports", "logs"))
@@ -135,7 +135,7 @@ def test_a_machine_that_slurm_has_under_another_name_is_refused(sandbox: Cluster
     assert all(counts["changed"] == 0 for counts in recap(done.stdout).values())
 
 
-def test_a_node_in_service_is_refused(sandbox: Cluster) -> None:
+def test_node_in_service_is_refused(sandbox: Cluster) -> None:
     node = sandbox.compute[0]
     done = sandbox.busbar("provision", "add_nodes", "-i", str(sandbox.inventory), "-e", f"new_nodes={node}")
     assert done.returncode == REFUSED

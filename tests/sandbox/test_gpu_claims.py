@@ -1,4 +1,4 @@
-"""Preflight compares the nodes' GPUs with their hardware; each node replays a recording of its own."""
+"""Tests of the preflight's comparison of GPUs with the hardware profile; each node replays its own recording."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LOST = LOST.replace("<total>GPU is lost</total>", "<total>1024 MiB</total>", 1)
 
 @pytest.fixture
 def replay(sandbox: Cluster) -> Iterator[Callable[[str], None]]:
-    """Let a node replay another recording until the test ends."""
+    """Make a node replay another recording during the test."""
 
     def write(text: str) -> None:
         sandbox.exec(NODE, f"cat > {RECORDING} <<'END'\n{text}END\n")
@@ -36,13 +36,13 @@ def replay(sandbox: Cluster) -> Iterator[Callable[[str], None]]:
 
 
 def preflight(sandbox: Cluster, *options: str) -> tuple[int, str]:
-    """Run the preflight; nothing may change, whatever it finds."""
+    """Run the preflight and check that it changes nothing."""
     done = sandbox.busbar("provision", "preflight", "-i", str(sandbox.inventory), *options)
     assert all(counts["changed"] == 0 for counts in recap(done.stdout).values()), done.stdout
     return done.returncode, done.stdout
 
 
-def test_sound_gpus_pass(sandbox: Cluster) -> None:
+def test_healthy_gpus_pass(sandbox: Cluster) -> None:
     code, output = preflight(sandbox)
     assert code == 0, output
     assert "Ask the nodes that shall have GPUs what they have" in output
@@ -69,7 +69,7 @@ def test_sound_gpus_pass(sandbox: Cluster) -> None:
     ],
     ids=["lost", "one of two", "another model"],
 )
-def test_a_fault_stops_the_run_before_anything_changes(
+def test_gpu_fault_stops_the_run_before_any_change(
     sandbox: Cluster, replay: Callable[[str], None], recording: str, problem: str, remedy: str
 ) -> None:
     replay(recording)
@@ -82,7 +82,7 @@ def test_a_fault_stops_the_run_before_anything_changes(
 
 
 @pytest.mark.usefixtures("replay")
-def test_an_nvidia_smi_that_hangs_does_not_hang_the_run(sandbox: Cluster) -> None:
+def test_hanging_nvidia_smi_does_not_block_the_run(sandbox: Cluster) -> None:
     sandbox.exec(
         NODE, "printf '#!/bin/sh\\nsleep 600\\n' > /usr/local/sbin/nvidia-smi; chmod +x /usr/local/sbin/nvidia-smi"
     )
@@ -92,7 +92,7 @@ def test_an_nvidia_smi_that_hangs_does_not_hang_the_run(sandbox: Cluster) -> Non
     assert "look for Xid in dmesg, then reboot the node" in output
 
 
-def test_a_machine_is_described(sandbox: Cluster) -> None:
+def test_describe_prints_a_hardware_profile(sandbox: Cluster) -> None:
     done = sandbox.busbar("inventory", "describe", "gpu[1-2]", "-i", str(sandbox.inventory))
     assert done.returncode == 0, done.stderr
     assert "  # gpu[1-2]\n  # nearest known profile: sandbox_gpu, with these differences:\n" in done.stdout
@@ -102,7 +102,7 @@ def test_a_machine_is_described(sandbox: Cluster) -> None:
     assert profile_problems(name, profile) == []
 
 
-def test_a_machine_that_does_not_answer_is_named(sandbox: Cluster) -> None:
+def test_describe_reports_an_unknown_machine(sandbox: Cluster) -> None:
     done = sandbox.busbar("inventory", "describe", "nobody", "-i", str(sandbox.inventory))
     assert done.returncode == 2
     assert done.stderr.endswith(".log\n")

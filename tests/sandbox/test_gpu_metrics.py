@@ -1,4 +1,4 @@
-"""GPU metrics with the job that has the GPU: NVIDIA's package replayed, the real role, Prometheus and Slurm."""
+"""Tests of GPU metrics with job labels: a replayed NVIDIA package, the real role, Prometheus and Slurm."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.proves("dcgm"), pytest.mark.needs("dcgm.exporter")]
 NODE = "gpu1"
 UNIT = "nvidia-dcgm-exporter"
 NAME = "datacenter-gpu-manager-exporter"
-# What slurmd calls is on the nodes since they were provisioned.
+# The programs called by slurmd have been on the nodes since the first run.
 SLURM = ("slurm.yml", "--tags", "slurm_controller", "--limit", "ctl")
 PLAY = """
 - hosts: all
@@ -38,18 +38,18 @@ PLAY = """
   gather_facts: true
   roles: [busbar.cluster.prometheus]
 """
-# What must be as before when something is refused, and at the end.
+# Must be unchanged after a refusal, and at the end.
 LOOK = f"""dpkg-query -W -f '${{Package}} ${{Version}} ${{Status}}\\n' 'datacenter*'; systemctl is-active {UNIT}
 find /etc/apt /etc/dcgm-exporter /etc/systemd/system -type f | sort | xargs md5sum"""
-# Slurm's metrics come from a collector that has tests of its own; here they are given.
+# Slurm's metrics come from a collector with its own tests; here they are given.
 JOB_INFO = "/var/lib/prometheus/node-exporter/busbar_test_gpu_metrics.prom"
 
 
 class Play(Protocol):
-    """Runs the exporter's role and Prometheus'; the caller judges the exit code."""
+    """Runs the roles of the exporter and of Prometheus; the caller checks the exit code."""
 
     def __call__(self, *arguments: str, **changes: object) -> CompletedProcess[str]:
-        """Run with further arguments and with other declarations."""
+        """Run with additional arguments and changed options."""
 
 
 def state(sandbox: Cluster) -> str:
@@ -58,7 +58,7 @@ def state(sandbox: Cluster) -> str:
 
 @pytest.fixture(scope="module")
 def play(sandbox: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Play]:
-    """The two roles against a signed repository; the node as it was at the end."""
+    """Return the play of both roles with a signed repository; the node is restored at the end."""
     book = tmp_path_factory.mktemp("play") / "play.yml"
     book.write_text(PLAY)
     repository = Repository(tmp_path_factory.mktemp("repository")).add(package("4.8.2-1"), package("4.8.3-1")).publish()
@@ -70,7 +70,7 @@ def play(sandbox: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator
             "nvidia_repository_fingerprints": {"cuda": repository.fingerprint},
             "dcgm_exporter_source": "nvidia",
             "dcgm_exporter_version": "4.8.2-1",
-            # No DCGM to ask: as if the exporter had an engine of its own.
+            # The sandbox has no DCGM, so the exporter uses an embedded engine.
             "dcgm_exporter_host_engine": "",
             "dcgm_exporter_profiling": "always",
         }
@@ -84,7 +84,7 @@ def play(sandbox: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
 
 def restore(sandbox: Cluster) -> None:
-    """Take everything away again, and have Prometheus forget the target."""
+    """Remove everything from the node, and the target from Prometheus."""
     purge = f"systemctl disable -q --now {UNIT}; apt-mark -qq unhold {NAME}; dpkg --purge {NAME}"
     sandbox.exec(NODE, purge, check=False)
     sandbox.exec(NODE, f"rm -rf /etc/systemd/system/{UNIT}.service.d /etc/dcgm-exporter {STATE} {JOBS}")
@@ -96,23 +96,23 @@ def restore(sandbox: Cluster) -> None:
 
 
 def changed(done: CompletedProcess[str]) -> int:
-    """How many tasks changed something on the node, in a run that went well."""
+    """Check that a run succeeded and return the number of changed tasks on the node."""
     assert done.returncode == 0, done.stdout
     return recap(done.stdout)[NODE]["changed"]
 
 
 def ask(sandbox: Cluster, query: str) -> list[dict[str, Any]]:
-    """Labels of what Prometheus answers, with the value as `value`."""
+    """Return labels and `value` of each series of a Prometheus query."""
     return [{**labels, "value": value} for labels, value in Prometheus(sandbox.name).query(query)]
 
 
 def utilisation(sandbox: Cluster) -> dict[str, tuple[str | None, ...]]:
-    """Job, user and partition of each GPU that Prometheus knows of the node now."""
+    """Return job, user and partition of each GPU of the node from Prometheus."""
     found = ask(sandbox, f'gpu:utilization:ratio{{node="{NODE}"}}')
     return {item["gpu"]: (item.get("job"), item.get("user"), item.get("partition")) for item in found}
 
 
-def test_what_cannot_be_is_refused_before_anything(sandbox: Cluster, play: Play) -> None:
+def test_invalid_options_are_refused_before_any_change(sandbox: Cluster, play: Play) -> None:
     before = state(sandbox)
     wrong = {
         "dcgm_exporter_counters_extra": [{"name": "DCGM_FI_DEV_GPU_UTILL"}],
@@ -128,7 +128,7 @@ def test_what_cannot_be_is_refused_before_anything(sandbox: Cluster, play: Play)
     assert state(sandbox) == before
 
 
-def test_a_port_that_another_has_is_refused_with_its_name(sandbox: Cluster, play: Play) -> None:
+def test_port_in_use_is_refused_with_the_process_name(sandbox: Cluster, play: Play) -> None:
     before = state(sandbox)
     serve = f"python3 -m http.server --bind {load(sandbox.name).address(NODE)} {PORT}"
     sandbox.exec(NODE, f"systemd-run --quiet --collect --unit=busbar-test-port {serve}")
@@ -144,7 +144,7 @@ def test_a_port_that_another_has_is_refused_with_its_name(sandbox: Cluster, play
 
 
 @pytest.mark.scenario
-def test_the_role_installs_it_and_a_second_run_changes_nothing(sandbox: Cluster, play: Play) -> None:
+def test_role_installs_exporter_and_second_run_changes_nothing(sandbox: Cluster, play: Play) -> None:
     before = state(sandbox)
     assert changed(play("--check", "--limit", NODE)) > 0
     assert state(sandbox) == before
@@ -160,7 +160,7 @@ def test_the_role_installs_it_and_a_second_run_changes_nothing(sandbox: Cluster,
 
 @pytest.fixture
 def mapped(sandbox: Cluster, play: Play) -> Iterator[None]:  # noqa: ARG001 - it comes first
-    """Slurm keeps which job has which GPU; slurm.conf as it was at the end."""
+    """Enable the mapping of jobs to GPUs in Slurm; slurm.conf is restored at the end."""
     sandbox.wait_idle()
     done = sandbox.playbook(*SLURM, "-e", "slurm_gpu_jobs=true")
     assert done.returncode == 0, done.stdout
@@ -188,7 +188,7 @@ def test_metrics_follow_the_jobs(sandbox: Cluster, mapped: None) -> None:  # noq
 
 
 def tell(sandbox: Cluster, users: dict[str, str]) -> None:
-    """Say of jobs what Slurm's collector says, where it does not run."""
+    """Write the job metrics that Slurm's collector would provide, if it does not run."""
     folder = JOB_INFO.rpartition("/")[0]
     if sandbox.exec("ctl", f"test -e {folder}/busbar_slurm.prom", check=False).returncode == 0:
         return
@@ -199,7 +199,7 @@ def tell(sandbox: Cluster, users: dict[str, str]) -> None:
     sandbox.exec("ctl", f"printf %s {shlex.quote(''.join(lines))} >{JOB_INFO}.new && mv {JOB_INFO}.new {JOB_INFO}")
 
 
-def test_an_upgrade_restarts_it(sandbox: Cluster, play: Play) -> None:
+def test_upgrade_restarts_the_exporter(sandbox: Cluster, play: Play) -> None:
     before = sandbox.exec(NODE, f"systemctl show -P MainPID {UNIT}").stdout
     assert changed(play("--limit", NODE, dcgm_exporter_version="4.8.3-1")) > 0
     assert sandbox.exec(NODE, f"systemctl show -P MainPID {UNIT}").stdout != before

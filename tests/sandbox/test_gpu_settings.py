@@ -1,4 +1,4 @@
-"""Settings of GPUs, applied to a node's simulated GPUs and read back."""
+"""Tests of GPU settings, applied to a node's simulated GPUs and read back."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ LEFT = (
 
 @pytest.fixture
 def apply(sandbox: Cluster) -> Iterator[Apply]:
-    """Run the role with settings of the host; the node is as before when the test ends."""
+    """Return a function that runs the role with settings of the host; the node is restored after the test."""
 
     def run(settings: dict[str, Any], *options: str) -> subprocess.CompletedProcess[str]:
         values = json.dumps({"gpu_settings_values": settings})
@@ -44,12 +44,12 @@ def apply(sandbox: Cluster) -> Iterator[Apply]:
 
 
 def found(sandbox: Cluster) -> dict[str, Any]:
-    """The settings of the second GPU."""
+    """Return the settings of the second GPU."""
     return settings_found(sandbox.exec(NODE, "nvidia-smi -q -x").stdout)[1]
 
 
 @pytest.mark.scenario
-def test_settings_are_shown_applied_and_kept_over_a_boot(sandbox: Cluster, apply: Apply) -> None:
+def test_settings_are_shown_applied_and_kept_after_a_boot(sandbox: Cluster, apply: Apply) -> None:
     shown = apply(WANTED, "--check", "--diff")
     assert "-GPU 1: power_limit_w: 400 W" in shown.stdout
     assert "+GPU 1: power_limit_w: 300 W" in shown.stdout
@@ -61,7 +61,7 @@ def test_settings_are_shown_applied_and_kept_over_a_boot(sandbox: Cluster, apply
     assert "ECC off of GPU 0,1 is not active until a reboot" in done.stdout
     assert (found(sandbox)["power"]["now"], found(sandbox)["ecc"], found(sandbox)["ecc_pending"]) == (300, True, False)
 
-    # After a reboot the GPUs have lost their settings, ECC is active, and the unit starts.
+    # After a reboot the GPUs have lost their settings, the ECC change is active, and the unit starts.
     sandbox.exec(NODE, "rm /run/simulated-gpus.xml /run/busbar/gpu_clocks; systemctl start busbar-gpu-settings")
     assert (found(sandbox)["power"]["now"], found(sandbox)["ecc"]) == (300, False)
     assert sandbox.exec(NODE, "systemctl is-enabled busbar-gpu-settings").stdout == "enabled\n"
@@ -70,7 +70,7 @@ def test_settings_are_shown_applied_and_kept_over_a_boot(sandbox: Cluster, apply
     assert "not active until a reboot" not in again.stdout
 
 
-def test_what_the_card_does_not_take_is_refused_before_anything_changes(sandbox: Cluster, apply: Apply) -> None:
+def test_unsupported_values_are_refused_before_any_change(sandbox: Cluster, apply: Apply) -> None:
     done = apply({"power_limit_w": 900, "graphics_clocks_mhz": 3000})
     assert done.returncode
     assert recap(done.stdout)[NODE]["changed"] == 0
@@ -85,7 +85,7 @@ def test_what_the_card_does_not_take_is_refused_before_anything_changes(sandbox:
     assert f"gpu[1-{len(sandbox.compute)}]: gpu_settings_values: fan: unknown setting" in refused.stdout
 
 
-def test_a_running_job_is_not_disturbed(sandbox: Cluster, apply: Apply) -> None:
+def test_running_job_is_not_disturbed(sandbox: Cluster, apply: Apply) -> None:
     sandbox.exec(NODE, "nvidia-smi -pm 0")
     job = sandbox.exec(
         "login", f"sbatch --parsable -w {NODE} -o /dev/null --wrap 'sleep 300'", user="alice"

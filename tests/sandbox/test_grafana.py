@@ -1,4 +1,4 @@
-"""Grafana's role with a package of the tests: refused, installed, closed, restarted and proven, idempotent."""
+"""Tests of the role grafana with a test package: refusal, installation, access, restart, idempotence."""
 
 from __future__ import annotations
 
@@ -48,16 +48,16 @@ OURS = "/etc/grafana /var/lib/grafana /etc/systemd/system/grafana-server.service
 
 
 class Site:
-    """The sandbox with a play of Grafana alone."""
+    """The sandbox with a play that contains only Grafana."""
 
     def __init__(self, cluster: Cluster, play: Path, options: dict[str, Any]) -> None:
-        """Keep what the role is told."""
+        """Store the options of the role."""
         self.cluster, self.play, self.options = cluster, play, options
         self.address = load(cluster.name).address("ctl")
 
     def run(self, *arguments: str, **change: object) -> subprocess.CompletedProcess[str]:
         """Run the play."""
-        file = self.play.with_name("options.json")  # not on the command line, where everybody reads it
+        file = self.play.with_name("options.json")  # not on the command line, which every user can read
         file.write_text(json.dumps(self.options | change), encoding="utf-8")
         command = ["ansible-playbook", "-i", str(self.cluster.inventory), str(self.play), "-e", f"@{file}", *arguments]
         return subprocess.run(
@@ -65,7 +65,7 @@ class Site:
         )
 
     def status(self, path: str, password: str = "") -> int:
-        """What Grafana answers, to the administrator if there is a password; 0 if nothing does."""
+        """Return Grafana's status code, as administrator if a password is given; 0 without a response."""
         login = base64.b64encode(f"admin:{password}".encode()).decode()
         given = ["python3", "-c", ASK, self.address, str(PORT), path, login if password else ""]
         return int(self.cluster.exec("ctl", shlex.join(given)).stdout)
@@ -73,7 +73,7 @@ class Site:
 
 @pytest.fixture(scope="module")
 def site(sandbox: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    """The sandbox without Grafana, and again without it at the end."""
+    """Return the sandbox without Grafana; Grafana is removed again at the end."""
     folder = tmp_path_factory.mktemp("grafana")
     repository = Repository(folder / "repository")
     first = package("12.0.0")
@@ -108,14 +108,14 @@ def refusal(done: subprocess.CompletedProcess[str]) -> str:
     return done.stdout.replace("\\n", "\n")
 
 
-def test_bad_input_is_refused_in_one_go_before_anything_is_changed(site: Site) -> None:
+def test_all_invalid_options_are_refused_in_one_run_before_any_change(site: Site) -> None:
     said = refusal(site.run(grafana_package_sha256="", grafana_admin_password="CHANGEME", grafana_address="0.0.0.0"))  # noqa: S104, S106
     for key in ("package_sha256", "admin_password", "address"):
         assert f"ctl: grafana_{key}: " in said
     assert site.cluster.exec("ctl", "ls -d /etc/grafana /usr/sbin/grafana-server", check=False).stdout == ""
 
 
-def test_a_port_that_is_taken_is_named_with_its_process(site: Site) -> None:
+def test_port_in_use_is_reported_with_its_process(site: Site) -> None:
     unit = "busbar-test-grafana-port"
     serve = f"python3 -m http.server --bind {site.address} {PORT}"
     site.cluster.exec("ctl", f"systemd-run -q --collect --unit={unit} {serve}")
@@ -129,7 +129,7 @@ def test_a_port_that_is_taken_is_named_with_its_process(site: Site) -> None:
     assert "python3" in said
 
 
-def test_a_dry_run_on_a_bare_host_tells_and_does_nothing(site: Site) -> None:
+def test_check_mode_on_a_bare_host_shows_changes_and_makes_none(site: Site) -> None:
     done = site.run("--check", "--diff")
     assert done.returncode == 0, done.stdout
     assert recap(done.stdout)["ctl"]["changed"] > 0
@@ -139,7 +139,7 @@ def test_a_dry_run_on_a_bare_host_tells_and_does_nothing(site: Site) -> None:
 
 
 @pytest.mark.scenario
-def test_it_is_installed_answers_on_one_address_and_keeps_its_password(site: Site) -> None:
+def test_grafana_is_installed_listens_on_one_address_and_keeps_its_password(site: Site) -> None:
     done = site.run("--diff")
     assert done.returncode == 0, done.stdout
     assert PASSWORD not in done.stdout
@@ -165,7 +165,7 @@ def test_a_second_run_changes_nothing(site: Site) -> None:
     assert recap(done.stdout)["ctl"] == recap(done.stdout)["ctl"] | {"changed": 0, "failed": 0}, done.stdout
 
 
-def test_another_password_counts_for_the_database_that_is_there(site: Site) -> None:
+def test_new_password_is_set_in_the_existing_database(site: Site) -> None:
     done = site.run("--diff", grafana_admin_password=OTHER)
     assert done.returncode == 0, done.stdout
     assert OTHER not in done.stdout
@@ -173,7 +173,7 @@ def test_another_password_counts_for_the_database_that_is_there(site: Site) -> N
     assert recap(site.run(grafana_admin_password=OTHER).stdout)["ctl"]["changed"] == 0
 
 
-def test_a_failed_start_is_reported_with_its_message_and_retried(site: Site) -> None:
+def test_failed_start_is_reported_with_its_message_and_retried(site: Site) -> None:
     site.options["grafana_admin_password"] = OTHER
     done = site.run(grafana_settings={"server": {"broken": 1}}, __grafana_timeout_s=20)
     assert done.returncode != 0
@@ -184,7 +184,7 @@ def test_a_failed_start_is_reported_with_its_message_and_retried(site: Site) -> 
     assert site.status("/api/health") == 200
 
 
-def test_the_repository_brings_it_to_the_declared_version(site: Site) -> None:
+def test_repository_installs_the_declared_version(site: Site) -> None:
     change = {"grafana_source": "repository", "grafana_version": "12.0.1"}
     done = site.run(**change)
     assert done.returncode == 0, done.stdout
@@ -194,7 +194,7 @@ def test_the_repository_brings_it_to_the_declared_version(site: Site) -> None:
     assert site.status("/api/user", OTHER) == 200
 
 
-def test_a_grafana_elsewhere_gets_files_and_nothing_is_installed(site: Site) -> None:
+def test_files_for_an_external_grafana_are_exported_and_nothing_is_installed(site: Site) -> None:
     place = "/srv/busbar-test-grafana"
     done = site.run(grafana_source="none", grafana_export_dir=place)
     assert done.returncode == 0, done.stdout

@@ -1,4 +1,4 @@
-"""Slurm looks at its nodes, drains one that is not healthy while its job goes on, and takes it back once healed."""
+"""Tests of the health check: Slurm drains an unhealthy node without ending its job, and resumes the healed node."""
 
 from __future__ import annotations
 
@@ -31,31 +31,31 @@ FULL = gpu_recording(NODE, 2)
 LOST = LOST_MEMORY.join(FULL.rsplit(SOUND, 1))
 LABEL = f"ffff:02:00.0, serial simulated-{NODE}-1"
 LOST_REASON = f"busbar health: GPU 1 ({LABEL}) is lost: the driver cannot reach it"
-# What a machine that is shared by many tests may show at any time.
+# Checks that may report problems on a machine shared by many tests.
 SETTINGS = {"severities": dict.fromkeys(("stray_processes", "swap", "clock"), "OFF"), "metrics": METRICS}
 XID = "NVRM: Xid (PCI:0000:23:00): 79, pid=1122, GPU has fallen off the bus."
 XID_REASON = "GPU 0000:23:00: Xid 79 (pid=1122, GPU has fallen off the bus.)"
 SPOOL = "/var/lib/slurm/slurmd"
-# A network card with hardware behind it, as the kernel shows one; containers have none.
+# A network interface with a hardware device, as in sysfs; containers have none.
 CARD = "/run/net/sim0"
 SHOW_CARD = (
     f"mkdir -p {CARD}/device; ln -s /sys/devices/virtual/net/* /run/net/ 2>/dev/null"
     f"; echo up >{CARD}/operstate; echo 0 >{CARD}/carrier_down_count; mount --bind /run/net /sys/class/net"
 )
-# A file system of its own, with what is there and little room for more.
+# An overlay file system with the existing files and little free space.
 SMALL_SPOOL = (
     "mkdir /run/small && mount -t tmpfs -o size=4m tmpfs /run/small && mkdir /run/small/up /run/small/work"
     f" && mount -t overlay overlay -o lowerdir={SPOOL},upperdir=/run/small/up,workdir=/run/small/work {SPOOL}"
     f"; head -c 10M /dev/zero >{SPOOL}/full 2>/dev/null; true"
 )
-# From the fault to the drain.
+# Maximum time from the fault to the drain.
 MOST_S = 300
 SHUT_DOWN = "XFS (nvme0n1p1): Corruption of in-memory data detected.  Shutting down filesystem"
 UNIT = "[Service]\\nExecStart=/bin/sleep infinity\\n[Install]\\nWantedBy=multi-user.target\\n"
 
 
 def program(name: str, text: str) -> str:
-    """The command that puts a program in front of the system's own, all at once."""
+    """Return the command that atomically installs a program that overrides the system's own."""
     return (
         f"printf '{text}' > /usr/local/sbin/{name}.new && chmod +x /usr/local/sbin/{name}.new"
         f" && mv /usr/local/sbin/{name}.new /usr/local/sbin/{name}"
@@ -63,11 +63,11 @@ def program(name: str, text: str) -> str:
 
 
 def recording(text: str) -> str:
-    """The command that lets the node's nvidia-smi say something else from now on, all at once."""
+    """Return the command that atomically replaces the recording of the node's nvidia-smi."""
     return f"cat > {RECORDING}.new <<'END'\n{text}END\nmv {RECORDING}.new {RECORDING}"
 
 
-# What the node should have besides, the command that breaks it, the one that heals it, and the reason of the drain.
+# Additional settings of the node, the command that injects the fault, the one that heals it, and the drain reason.
 FAULTS: dict[str, tuple[dict[str, Any], str, str, str]] = {
     "a lost GPU": ({}, recording(LOST), recording(FULL), LOST_REASON),
     "a missing GPU": ({}, recording(gpu_recording(NODE, 1)), recording(FULL), "GPUs: 2 declared, 1 found"),
@@ -130,7 +130,7 @@ FAULTS: dict[str, tuple[dict[str, Any], str, str, str]] = {
 
 
 def reason(sandbox: Cluster, node: str = NODE) -> str:
-    """Why the node is out of service, with who said so and when."""
+    """Return the drain reason of the node, with user and time."""
     shown = sandbox.exec("ctl", f"scontrol show node {node}").stdout
     return next((line.strip() for line in shown.splitlines() if line.strip().startswith("Reason=")), "")
 
@@ -146,7 +146,7 @@ def drained(sandbox: Cluster, why: str) -> None:
 
 
 def have_controller(sandbox: Cluster, *options: str) -> None:
-    """Bring the site's options into force on the controller."""
+    """Apply the site's options to the controller."""
     done = sandbox.playbook("slurm.yml", "--limit", "ctl", "--tags", "slurm_controller", *options)
     assert done.returncode == 0, done.stdout + done.stderr
     assert recap(done.stdout)["ctl"]["changed"] > 0
@@ -154,7 +154,7 @@ def have_controller(sandbox: Cluster, *options: str) -> None:
 
 @pytest.fixture(scope="module", autouse=True)
 def watched(sandbox: Cluster) -> Iterator[None]:
-    """Let Slurm look every three seconds."""
+    """Make Slurm run the health check every three seconds."""
     have_controller(sandbox, "-e", "node_health_interval=3")
     yield
     have_controller(sandbox)
@@ -163,7 +163,7 @@ def watched(sandbox: Cluster) -> Iterator[None]:
 
 @pytest.fixture
 def settings(sandbox: Cluster) -> Iterator[Callable[..., None]]:
-    """Change what the node should have; all is as before when the test ends."""
+    """Return a function that changes the check's settings; everything is restored after the test."""
     former = sandbox.exec(NODE, f"cat {PROGRAM}.json").stdout
 
     def change(**changes: object) -> None:
@@ -184,7 +184,7 @@ def settings(sandbox: Cluster) -> Iterator[Callable[..., None]]:
     sandbox.exec(NODE, "umount -l /mnt/shared", check=False)
     sandbox.exec(NODE, "umount -l /sys/class/net; rm -rf /run/net", check=False)
     sandbox.exec(NODE, "systemctl disable --now busbar-test; rm /etc/systemd/system/busbar-test.service")
-    # A look that began before would drain the node once more; on a busy machine there is always a later one.
+    # A check that started earlier would drain the node again; on a busy machine a later one always follows.
     began = looks(sandbox)
     sandbox.wait_until(lambda: not began & looks(sandbox), "looks do not end", 120)
     sandbox.exec(NODE, f"rm -f {KEPT}/*")
@@ -193,13 +193,13 @@ def settings(sandbox: Cluster) -> Iterator[Callable[..., None]]:
 
 
 def looks(sandbox: Cluster) -> set[str]:
-    """The process numbers of the looks that go on."""
+    """Return the process IDs of the running health checks."""
     return {*sandbox.exec(NODE, f"pgrep -f {PROGRAM}$", check=False).stdout.split()}
 
 
 @pytest.fixture
 def job(sandbox: Cluster, settings: Callable[..., None]) -> Iterator[str]:  # noqa: ARG001 - it is there before the job
-    """A job of a user on the node, which runs to the end."""
+    """Run a user's job on the node during the test; it must not be interrupted."""
     sandbox.wait_idle()
     number = submit(sandbox, f"-w {NODE} --mem=100 -o /dev/null", "sleep 600")
     try:
@@ -211,12 +211,12 @@ def job(sandbox: Cluster, settings: Callable[..., None]) -> Iterator[str]:  # no
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_fault_drains_the_node_while_the_job_goes_on(
+def test_fault_drains_the_node_while_the_job_continues(
     sandbox: Cluster, settings: Callable[..., None], job: str, fault: str
 ) -> None:
     declared, broken, healed, why = FAULTS[fault]
     settings(**declared)
-    # What is counted between two looks needs a first one.
+    # Counters that are compared between two checks need a first check.
     known = f"grep -q link_down {KEPT}/*"
     sandbox.wait_until(lambda: sandbox.exec(NODE, known, check=False).returncode == 0, "no look was made")
     began = time.monotonic()
@@ -234,7 +234,7 @@ def test_a_fault_drains_the_node_while_the_job_goes_on(
     note("drains", fault, {"seconds": round(seconds), "reason": why})
 
 
-def test_the_first_reason_stays_and_so_does_the_drain_where_nothing_comes_back(
+def test_first_reason_is_kept_and_node_stays_drained_without_resume_option(
     sandbox: Cluster, settings: Callable[..., None]
 ) -> None:
     settings(resume=False)
@@ -250,16 +250,14 @@ def test_the_first_reason_stays_and_so_does_the_drain_where_nothing_comes_back(
     assert reason(sandbox) == told
 
 
-def test_flaps_of_a_link_count_anew_when_somebody_has_given_the_node_back(
-    sandbox: Cluster, settings: Callable[..., None]
-) -> None:
+def test_link_flaps_are_counted_anew_after_the_node_is_resumed(sandbox: Cluster, settings: Callable[..., None]) -> None:
     settings()
     known = f"grep -q link_down {KEPT}/state.json"
     sandbox.wait_until(lambda: sandbox.exec(NODE, known, check=False).returncode == 0, "no look was made")
     sandbox.exec(NODE, f"echo 3 >{CARD}/carrier_down_count")
     drained(sandbox, "link sim0 went down 3 times in 3 h")
     told = reason(sandbox)
-    # The count stands still, and the window has not passed.
+    # The counter is unchanged, and the window has not passed.
     sandbox.exec(NODE, f"for look in 1 2 3; do {PROGRAM}; done", check=False)
     assert reason(sandbox) == told
     sandbox.exec("ctl", f"scontrol update NodeName={NODE} State=RESUME")
@@ -290,7 +288,7 @@ def test_an_xid_remains_until_an_admin_resumes_the_node(sandbox: Cluster, settin
     assert reason(sandbox) == ""
 
 
-def test_a_drain_of_an_admin_is_left_alone(sandbox: Cluster, settings: Callable[..., None]) -> None:
+def test_drain_of_an_admin_is_left_alone(sandbox: Cluster, settings: Callable[..., None]) -> None:
     settings(resume=True)
     sandbox.exec("ctl", f"scontrol update NodeName={NODE} State=DRAIN Reason='new memory on Monday'")
     told = reason(sandbox)
@@ -303,7 +301,7 @@ def test_a_drain_of_an_admin_is_left_alone(sandbox: Cluster, settings: Callable[
     assert reason(sandbox) == told
 
 
-def test_no_more_nodes_are_drained_than_the_share(sandbox: Cluster, settings: Callable[..., None]) -> None:
+def test_drained_nodes_are_limited_to_drain_percent(sandbox: Cluster, settings: Callable[..., None]) -> None:
     settings(drain_percent=10)
     sandbox.exec("ctl", f"scontrol update NodeName={OTHER} State=DRAIN Reason='busbar health: of an earlier hour'")
     try:
@@ -319,7 +317,7 @@ def test_no_more_nodes_are_drained_than_the_share(sandbox: Cluster, settings: Ca
     drained(sandbox, LOST_REASON)
 
 
-def test_a_quick_look_before_a_job_asks_nothing_of_slurm(sandbox: Cluster, settings: Callable[..., None]) -> None:
+def test_quick_check_before_a_job_does_not_query_slurm(sandbox: Cluster, settings: Callable[..., None]) -> None:
     settings(mounts=["/mnt/shared"])
     quick = f"env SLURM_CONF=/nowhere timeout 5 {FOLDER}/node_health_prolog"
     assert sandbox.exec(NODE, quick).stdout == ""
@@ -329,7 +327,7 @@ def test_a_quick_look_before_a_job_asks_nothing_of_slurm(sandbox: Cluster, setti
     assert (done.returncode, "/mnt/shared is not mounted" in done.stdout) == (1, True)
 
 
-def test_the_health_of_nodes_from_the_provisioning_host(sandbox: Cluster, settings: Callable[..., None]) -> None:
+def test_health_command_shows_nodes_from_the_provisioning_host(sandbox: Cluster, settings: Callable[..., None]) -> None:
     settings()
     where = ("--sandbox", "--name", sandbox.name)
     done = sandbox.busbar("health", NODE, *where)

@@ -1,4 +1,4 @@
-"""Names, time and limits, as users and daemons see them."""
+"""Tests of host names, time and limits from the view of users and daemons."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _nodes(sandbox: Cluster) -> list[str]:
 
 
 @pytest.mark.core
-def test_every_node_finds_every_other_by_one_address(sandbox: Cluster) -> None:
+def test_every_node_resolves_every_other_to_one_address(sandbox: Cluster) -> None:
     answers = {
         node: sandbox.exec(node, f"getent ahostsv4 {' '.join(_nodes(sandbox))} | awk '{{print $1}}' | sort -u").stdout
         for node in _nodes(sandbox)
@@ -34,22 +34,22 @@ def test_every_node_finds_every_other_by_one_address(sandbox: Cluster) -> None:
 
 
 @pytest.mark.core
-def test_users_copy_and_clone_where_they_log_in(sandbox: Cluster) -> None:
+def test_users_can_run_rsync_and_git_on_the_login_node(sandbox: Cluster) -> None:
     script = "git init -q tree && echo 1 >tree/a && rsync -a tree/ copy/ && cat copy/a; rm -rf tree copy"
     assert sandbox.exec("login", script, user="alice").stdout == "1\n"
 
 
-def test_no_name_leads_to_loopback(sandbox: Cluster) -> None:
+def test_no_host_name_resolves_to_loopback(sandbox: Cluster) -> None:
     for node in _nodes(sandbox):
         assert sandbox.exec(node, "hostname").stdout.strip() == node
         assert "127." not in sandbox.exec(node, f"getent hosts {node}").stdout
         assert "127.0.1.1" not in sandbox.exec(node, "cat /etc/hosts").stdout
 
 
-def test_a_lost_block_comes_back_and_a_stale_name_goes(sandbox: Cluster) -> None:
+def test_lost_hosts_block_is_restored_and_stale_names_are_removed(sandbox: Cluster) -> None:
     node = sandbox.compute[0]
     before = sandbox.exec(node, "cat /etc/hosts").stdout
-    # In place, for in a container the file may be a bind mount.
+    # Written in place, because the file may be a bind mount in a container.
     sandbox.exec(
         node, f"printf '127.0.0.1 localhost\\n::1 localhost\\n127.0.1.1 {node}\\n192.0.2.1 ctl\\n' > /etc/hosts"
     )
@@ -61,26 +61,26 @@ def test_a_lost_block_comes_back_and_a_stale_name_goes(sandbox: Cluster) -> None
 
 
 def follows(sandbox: Cluster, node: str) -> bool:
-    """Whether the node has chosen a time source."""
+    """Return whether the node has selected a time source."""
     return "^*" in sandbox.exec(node, SOURCES).stdout
 
 
 @pytest.mark.core
-def test_clients_follow_the_site_source_and_nobody_else(sandbox: Cluster) -> None:
+def test_clients_follow_only_the_site_time_source(sandbox: Cluster) -> None:
     address = sandbox.exec("ctl", "getent ahostsv4 ctl | awk 'NR==1 {print $1}'").stdout.strip()
     for node in ["login", *sandbox.compute]:
-        # A client notices at its next poll, after 64 s at most, that the source was restarted.
+        # A client notices a restart of the source at its next poll, after 64 s at most.
         sandbox.wait_until(partial(follows, sandbox, node), f"{node} follows no source", 150)
         lines = sandbox.exec(node, SOURCES).stdout.splitlines()
         assert [line.split()[:2] for line in lines] == [["^*", address]]
 
 
-def test_the_site_source_serves_its_own_clock(sandbox: Cluster) -> None:
+def test_site_time_source_serves_its_own_clock(sandbox: Cluster) -> None:
     tracking = sandbox.exec("ctl", "chronyc -n tracking").stdout
     assert "Stratum         : 10" in tracking
 
 
-def test_chrony_runs_and_comes_back_after_a_boot(sandbox: Cluster) -> None:
+def test_chrony_runs_and_is_enabled(sandbox: Cluster) -> None:
     node = sandbox.compute[0]
     assert sandbox.host(node).service("chrony").is_running
     assert sandbox.host(node).service("chrony").is_enabled
@@ -88,13 +88,13 @@ def test_chrony_runs_and_comes_back_after_a_boot(sandbox: Cluster) -> None:
 
 @pytest.fixture
 def kernel_node(sandbox: Cluster) -> Iterator[str]:
-    """A node whose limits and kernel settings a test may write; they are removed in the end."""
+    """Return a node on which a test may write limits and sysctl settings; they are removed at the end."""
     node = sandbox.compute[0]
     yield node
     sandbox.exec(node, f"rm -f {KERNEL_FILES}")
 
 
-def test_limits_and_kernel_settings_are_written_where_asked(sandbox: Cluster, kernel_node: str) -> None:
+def test_limits_and_sysctl_settings_are_written_where_configured(sandbox: Cluster, kernel_node: str) -> None:
     limits = "[{domain: '*', type: soft, item: nofile, value: 8000}]"
     extra = f"{{hosts_kernel_managed: true, hosts_sysctl_apply: false, hosts_limits: {limits}}}"
     done = sandbox.playbook("base.yml", "--limit", kernel_node, "--tags", "hosts", "-e", extra)
@@ -104,33 +104,33 @@ def test_limits_and_kernel_settings_are_written_where_asked(sandbox: Cluster, ke
     assert "net.core.rmem_max = 268435456" in settings
 
 
-def test_nothing_of_the_kernel_is_written_in_a_container(sandbox: Cluster) -> None:
+def test_no_sysctl_settings_are_written_in_a_container(sandbox: Cluster) -> None:
     for node in ("ctl", "login"):
         assert sandbox.exec(node, f"ls {KERNEL_FILES}", check=False).stdout == ""
 
 
 def options_of_proc(sandbox: Cluster, node: str) -> str:
-    """How /proc is mounted."""
+    """Return the mount options of /proc."""
     return sandbox.exec(node, "findmnt -n -o FS-OPTIONS /proc").stdout
 
 
 def sees_all_processes(sandbox: Cluster, unit: str) -> bool:
-    """Whether a service of the login node is in the group that sees all processes."""
+    """Return whether a service of the login node is in the group that sees all processes."""
     number = sandbox.exec("login", "getent group busbar-proc | cut -d: -f3").stdout.strip()
     pid = sandbox.exec("login", f"systemctl show -p MainPID --value {unit}").stdout.strip()
     return number in sandbox.exec("login", f"grep ^Groups: /proc/{pid}/status").stdout.split()[1:]
 
 
 def play_processes(sandbox: Cluster, *arguments: str) -> dict[str, int]:
-    """Run the tasks about /proc on the login node; what changed there."""
+    """Run the tasks for /proc on the login node and return the counts of its recap."""
     done = sandbox.playbook("base.yml", "--limit", "login", "--tags", "hosts_processes", *arguments)
     assert done.returncode == 0, done.stdout + done.stderr
     return recap(done.stdout)["login"]
 
 
 @pytest.mark.core
-def test_users_of_login_and_compute_nodes_see_only_their_own_processes(sandbox: Cluster) -> None:
-    """The controller, which takes no users, is left as it is."""
+def test_users_see_only_their_own_processes(sandbox: Cluster) -> None:
+    """The controller, which has no user logins, is not changed."""
     assert "hidepid" not in options_of_proc(sandbox, "ctl")
     for node in ("login", *sandbox.compute):
         assert "hidepid=invisible" in options_of_proc(sandbox, node)
@@ -144,8 +144,8 @@ def test_users_of_login_and_compute_nodes_see_only_their_own_processes(sandbox: 
     assert sees_all_processes(sandbox, "systemd-logind")
 
 
-def test_processes_are_shown_again_and_hidden_again(sandbox: Cluster) -> None:
-    """Switched off, on and corrected by hand; check mode says the same and changes nothing."""
+def test_hiding_of_processes_can_be_disabled_and_is_restored(sandbox: Cluster) -> None:
+    """Disabled, enabled and corrected after a manual change; check mode reports the same and changes nothing."""
     off = ("-e", "hosts_hide_processes=false")
     assert play_processes(sandbox)["changed"] == 0
     assert play_processes(sandbox, *off, "--check")["changed"] > 0

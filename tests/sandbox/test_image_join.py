@@ -1,4 +1,4 @@
-"""A node that booted the image of its cluster: joined by way of the gate, and configured by what its cluster signed."""
+"""Tests of a node that booted the image of its cluster: admitted after a validation, configured by signed bundles."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ FILES = "cat /etc/hosts; readlink /etc/localtime || true"
 
 @pytest.fixture(scope="module")
 def booted(sandbox: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Booted]:
-    """A node that has booted, and is no member yet; all is as before in the end."""
+    """Return a node that has booted but is not a member yet; everything is restored at the end."""
     made = Booted(sandbox, tmp_path_factory.mktemp("booted"))
     try:
         made.build()
@@ -43,7 +43,7 @@ def booted(sandbox: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 @pytest.fixture
 def good(booted: Booted) -> Iterator[dict[str, Any]]:
-    """What is in force; in the end a newer one is, since a node takes none older than one that failed."""
+    """Return the active bundle; finally a newer one is published, since a node rejects one older than a failed one."""
     found = booted.pull()
     assert found["result"] == "applied", found
     yield found
@@ -52,9 +52,9 @@ def good(booted: Booted) -> Iterator[dict[str, Any]]:
     assert booted.pull()["result"] == "applied"
 
 
-def test_it_joins_through_the_gate(booted: Booted) -> None:
+def test_node_joins_through_the_gate(booted: Booted) -> None:
     sandbox, node = booted.sandbox, booted.node
-    # Packages would have started them, without key, controller or TLS.
+    # A package installation would have started them, without key, controller or TLS.
     waiting = sandbox.exec(node, f"systemctl is-enabled {LATER}", check=False).stdout.split()
     assert set(waiting) == {"disabled"}
     booted.bootstrap()
@@ -63,10 +63,10 @@ def test_it_joins_through_the_gate(booted: Booted) -> None:
     joined = time.monotonic()
     sandbox.wait_idle()
     assert "Verdict: PASS" in said
-    # Of a machine that others use no limit can be asked: the figures are for the docs.
+    # No time limit on a shared machine: the figures are for the documentation.
     figures = {"trusted_s": known - booted.up, "joined_s": joined - booted.up, "load": os.getloadavg()[0]}
     (sandbox.state / "booted.json").write_text(json.dumps(figures), encoding="utf-8")
-    # What the image has is looked at, and nothing is installed.
+    # The run checks the contents of the image and installs nothing.
     assert sandbox.exec(node, "cat /var/log/apt/history*.log", check=False).stdout == ""
     assert booted.status()["result"] == "applied"
     assert sandbox.exec("login", f"srun -w {node} --gpus-per-node=1 hostname", user="alice").stdout.strip() == node
@@ -75,10 +75,10 @@ def test_it_joins_through_the_gate(booted: Booted) -> None:
     assert all(counts["changed"] == 0 for counts in recap(again).values())
 
 
-def test_a_bundle_that_fails_in_the_middle_is_rolled_back(booted: Booted, good: dict[str, Any], tmp_path: Path) -> None:
+def test_failing_bundle_is_rolled_back(booted: Booted, good: dict[str, Any], tmp_path: Path) -> None:
     sandbox, node = booted.sandbox, booted.node
     before, slurmd = sandbox.exec(node, FILES).stdout, sandbox.exec(node, SLURMD).stdout
-    # Names come before the time zone, of which there is none such.
+    # The role writes the names before it sets the time zone, which does not exist.
     options = {"hosts_extra": [{"address": "192.0.2.77", "names": [ALSO]}], "hosts_timezone": "No/Where"}
     broken = tmp_path / "broken.yml"
     broken.write_text(json.dumps({"all": {"hosts": {node: options}}}), encoding="utf-8")
@@ -95,7 +95,7 @@ def test_a_bundle_that_fails_in_the_middle_is_rolled_back(booted: Booted, good: 
     assert (outcome["result"], outcome["serial"]) == ("failed", good["serial"]), outcome
     assert f"serial {bundle.published_serial(tmp_path)}: " in outcome["reason"]
     assert "hosts : configure | Set the time zone" in outcome["reason"], outcome
-    # Both runs wrote the names: the bad one, and the good one in its place.
+    # Both runs wrote the file: the failed one, and the rollback.
     log = sandbox.exec(node, "cat /run/busbar/node_pull.log").stdout
     assert len(re.findall(r"Write /etc/hosts\] \*+\nchanged: ", log)) == 2, log
     assert sandbox.exec(node, FILES).stdout == before
@@ -104,7 +104,7 @@ def test_a_bundle_that_fails_in_the_middle_is_rolled_back(booted: Booted, good: 
     sandbox.wait_idle()
 
 
-def test_what_the_cluster_did_not_sign_is_refused(booted: Booted, good: dict[str, Any], tmp_path: Path) -> None:
+def test_bundle_without_valid_signature_is_refused(booted: Booted, good: dict[str, Any], tmp_path: Path) -> None:
     before = booted.sandbox.exec(booted.node, FILES).stdout
     for name, (given, says) in forged(booted, good["serial"], tmp_path).items():
         folder = tmp_path / name
@@ -120,8 +120,8 @@ def test_what_the_cluster_did_not_sign_is_refused(booted: Booted, good: dict[str
     booted.sandbox.wait_idle()
 
 
-def test_after_a_reboot_it_comes_back_through_the_gate(booted: Booted) -> None:
-    """All that it had is gone, its host key too: it has no partition that would keep it."""
+def test_node_returns_through_the_gate_after_a_reboot(booted: Booted) -> None:
+    """Without a partition for its identity, the node loses everything, including its host key."""
     sandbox, node, former = booted.sandbox, booted.node, booted.fingerprint()
     booted.switch_off()
     sandbox.wait_until(lambda: sandbox.node_states()[node] == "down*", "Slurm does not miss it", 300)
@@ -137,7 +137,7 @@ def test_after_a_reboot_it_comes_back_through_the_gate(booted: Booted) -> None:
 
 
 def forged(booted: Booted, serial: int, folder: Path) -> dict[str, tuple[dict[str, Any], str]]:
-    """What is served in place of a bundle of the cluster, and why it is refused."""
+    """Return invalid bundles and the reason why each is refused."""
     other = folder / "other_key"
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", other], check=True)
     archive = next(booted.folder.glob("bundle-*.tar.gz")).read_bytes()
@@ -152,5 +152,5 @@ def forged(booted: Booted, serial: int, folder: Path) -> dict[str, tuple[dict[st
 
 
 def _state(sandbox: Cluster, job: str) -> str:
-    """The state of a job."""
+    """Return the state of a job."""
     return sandbox.exec("ctl", f"squeue -h -j {job} -o %T", check=False).stdout.strip()

@@ -1,4 +1,4 @@
-"""A server that answers the machines that it knows, and a node that configures itself from a signed bundle alone."""
+"""Tests of an image server that answers only known machines, and a node that configures itself from a signed bundle."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.proves("pxe_server", "node_pull")
 SERVER = "login"
 KNOWN, UNKNOWN = "52:54:00:bb:99:01", "52:54:00:bb:99:02"
 PXE, PXE_IPXE, EFI = "PXEClient:Arch:00000", "iPXE", "PXEClient:Arch:00007"
-# A DHCPDISCOVER of each machine, then whatever is offered until the last one has its offer: the server answers in turn.
+# Sends a DHCPDISCOVER for each machine and collects offers until the last machine has one: the server answers in order.
 ASK = r"""
 import json, socket, struct, sys
 def option(code, value): return bytes([code, len(value)]) + value
@@ -58,10 +58,10 @@ print(json.dumps(offers))
 
 
 class Site:
-    """What is published, and the inventory beside that of the sandbox."""
+    """The published files, and an additional inventory for the sandbox."""
 
     def __init__(self, sandbox: Cluster, folder: Path) -> None:
-        """Write an inventory and what could be an image."""
+        """Write an inventory and an image file."""
         self.sandbox, self.folder, self.node = sandbox, folder / "published", sandbox.compute[-1]
         self.further = sandbox.state / "pxe.yml"
         self.address = sandbox.exec(SERVER, "hostname -I").stdout.split()[0]
@@ -81,17 +81,17 @@ class Site:
 
     @property
     def key(self) -> Path:
-        """What signs."""
+        """Return the signing key."""
         return self.sandbox.state / "secrets" / bundle.KEY
 
     def publish(self) -> None:
-        """Make the bundle of this checkout."""
+        """Publish a bundle of this checkout."""
         done = self.sandbox.busbar("image", "bundle", str(self.folder), *self.inventory)
         assert done.returncode == 0, done.stdout + done.stderr
 
     @property
     def inventory(self) -> list[str]:
-        """Options that name both."""
+        """Return the options for both inventories."""
         return ["-i", str(self.sandbox.inventory), "-i", str(self.further)]
 
     def play(self, name: str, *arguments: str, **variables: object) -> subprocess.CompletedProcess[str]:
@@ -104,7 +104,7 @@ class Site:
         return self.play("pxe.yml", *arguments, **variables)
 
     def give_pull(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """Put the program of an image on a node."""
+        """Install the image's pull program on a node."""
         told = {
             "image_like": self.node,
             "node_pull_url": f"http://{self.address}",
@@ -113,17 +113,17 @@ class Site:
         return self.play("image.yml", "--tags", "node_pull", *arguments, **told)
 
     def served(self, command: str) -> None:
-        """Do something to the folder that is served."""
+        """Run a shell command in the served folder."""
         self.sandbox.exec(SERVER, f"cd /var/cache/busbar/pxe && {command}")
 
     def pull(self) -> dict[str, Any]:
-        """Have the node pull as at boot."""
+        """Run a pull on the node as at boot."""
         self.sandbox.exec(self.node, "systemctl start busbar-node-pull", check=False, timeout=1800)
         found: dict[str, Any] = json.loads(self.sandbox.exec(self.node, "cat /run/busbar/node_pull_status.json").stdout)
         return found
 
     def ask(self, *machines: tuple[str, str]) -> dict[str, list[str]]:
-        """What DHCP offers to machines, by their number."""
+        """Return the DHCP offers to machines by index."""
         script = self.sandbox.state / "ask.py"
         script.write_text(ASK, encoding="utf-8")
         self.sandbox.exec(self.node, f"cat >/run/ask.py <<'END'\n{ASK}END")
@@ -134,7 +134,7 @@ class Site:
 
 @pytest.fixture(scope="module")
 def site(sandbox: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    """A server and a node that pulls from it; both are as before in the end."""
+    """Return a server and a node that pulls from it; both are restored at the end."""
     made = Site(sandbox, tmp_path_factory.mktemp("images"))
     made.publish()
     for done in (made.serve(), made.give_pull()):
@@ -150,7 +150,7 @@ def site(sandbox: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
 
 @pytest.mark.scenario
-def test_known_machines_alone_are_answered_and_a_node_configures_itself(site: Site) -> None:
+def test_only_known_machines_are_answered_and_a_node_configures_itself(site: Site) -> None:
     address = site.sandbox.exec(site.node, "hostname -I").stdout.split()[0]
     offers = site.ask((UNKNOWN, PXE), (KNOWN, PXE), (KNOWN, PXE_IPXE), (KNOWN, EFI))
     assert offers == {
@@ -162,7 +162,7 @@ def test_known_machines_alone_are_answered_and_a_node_configures_itself(site: Si
     assert (outcome["result"], outcome["serial"]) == ("applied", bundle.published_serial(site.folder)), outcome
 
 
-def test_second_runs_change_nothing_and_check_mode_is_true(site: Site) -> None:
+def test_second_runs_change_nothing_and_check_mode_is_accurate(site: Site) -> None:
     for done, host in ((site.serve(), SERVER), (site.give_pull(), site.node), (site.serve("--check"), SERVER)):
         assert done.returncode == 0, done.stdout + done.stderr
         assert recap(done.stdout)[host]["changed"] == 0, done.stdout
@@ -172,7 +172,7 @@ def test_second_runs_change_nothing_and_check_mode_is_true(site: Site) -> None:
     assert "ttyS1" not in site.sandbox.exec(SERVER, "cat /var/cache/busbar/pxe/boot.ipxe").stdout
 
 
-def test_nothing_but_image_and_bundle_is_served(site: Site) -> None:
+def test_only_image_and_bundle_are_served(site: Site) -> None:
     get = "import sys, urllib.request, urllib.error\ntry: print(urllib.request.urlopen(sys.argv[1]).status)"
     get += "\nexcept urllib.error.HTTPError as exc: print(exc.code)"
     for path, code in (("boot.ipxe", 200), ("root.squashfs", 200), ("bundle.signed", 200), ("", 404), ("x", 404)):
@@ -180,7 +180,7 @@ def test_nothing_but_image_and_bundle_is_served(site: Site) -> None:
         assert said == str(code), path
 
 
-def test_the_configuration_of_a_bundle_is_that_of_the_provisioning_host(site: Site) -> None:
+def test_bundle_configures_the_same_as_the_provisioning_host(site: Site) -> None:
     site.sandbox.exec(site.node, "rm /etc/security/limits.d/80-busbar.conf; sed -i /ctl/d /etc/hosts")
     assert site.pull()["result"] == "applied"
     assert "ctl" in site.sandbox.exec(site.node, "cat /etc/hosts").stdout
@@ -189,7 +189,7 @@ def test_the_configuration_of_a_bundle_is_that_of_the_provisioning_host(site: Si
     assert recap(done.stdout)[site.node]["changed"] == 0, done.stdout
 
 
-def test_what_is_not_the_clusters_is_refused_and_what_fails_is_rolled_back(site: Site) -> None:
+def test_foreign_bundle_is_refused_and_failing_bundle_is_rolled_back(site: Site) -> None:
     good = site.pull()
     assert good["result"] == "applied"
     served = site.folder / "false"
@@ -217,7 +217,7 @@ def test_what_is_not_the_clusters_is_refused_and_what_fails_is_rolled_back(site:
         assert says in outcome["reason"]
     site.served("sed -i '/BEGIN SSH/,$d' bundle.signed")
     assert "is not signed" in site.pull()["reason"]
-    # A bundle of ours whose run fails: the node has another time zone than any that there is.
+    # A validly signed bundle whose run fails, because the time zone does not exist.
     done = site.sandbox.busbar(
         *("image", "bundle", str(served), *site.inventory, "-i", str(broken_inventory(site))),
     )
@@ -231,13 +231,13 @@ def test_what_is_not_the_clusters_is_refused_and_what_fails_is_rolled_back(site:
 
 
 def broken_inventory(site: Site) -> Path:
-    """A further inventory, with an option that the role refuses."""
+    """Write an additional inventory with an option that the role rejects."""
     path = site.sandbox.state / "broken.yml"
     path.write_text(json.dumps({"all": {"hosts": {site.node: {"hosts_timezone": "No/Where"}}}}), encoding="utf-8")
     return path
 
 
-def test_bad_options_are_refused_before_anything_changes(site: Site) -> None:
+def test_bad_options_are_refused_before_any_change(site: Site) -> None:
     done = site.serve(pxe_server_interface="eth9")
     assert done.returncode == 2, done.stdout + done.stderr
     assert "interface 'eth9' does not exist" in " ".join(done.stdout.split())

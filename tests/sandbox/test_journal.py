@@ -1,4 +1,4 @@
-"""Journals of all hosts on one host: no entry is lost, and the certificate decides where entries are stored."""
+"""Tests of the central journal: no entry is lost, and the client certificate determines where entries are stored."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ ENTRY = HEAD % 1760000000000000 + b"MESSAGE=by hand\n_HOSTNAME=gpu1\n\n"
 
 
 def journals(sandbox: Cluster, *arguments: str) -> str:
-    """Run the play of the journals and return its output."""
+    """Run the journal tasks of the playbook and return the output."""
     options = ("-e", "journal_remote_enabled=true", *arguments)
     limit = ("--limit", "ctl,gpu1")
     done = sandbox.playbook("monitoring.yml", "--tags", "tls,journal_remote", *limit, *options)
@@ -41,7 +41,7 @@ def journals(sandbox: Cluster, *arguments: str) -> str:
 
 @pytest.fixture(scope="module", autouse=True)
 def sent(sandbox: Cluster) -> Iterator[None]:
-    """Send and receive journals; remove everything at the end."""
+    """Enable sending and receiving of journals; everything is removed at the end."""
     journals(sandbox)
     yield
     journals(sandbox, "-e", "journal_remote_enabled=false")
@@ -51,18 +51,18 @@ def sent(sandbox: Cluster) -> Iterator[None]:
 
 
 def arrives(sandbox: Cluster, text: str, timeout: float = 40) -> None:
-    """Wait until a line of gpu1 is found on the receiving host."""
+    """Wait until a message of gpu1 is found on the receiving host."""
     search = f"journalctl -q -D {STORE}/gpu1 _HOSTNAME=gpu1 -t busbar-test -o cat -n 50"
     sandbox.wait_until(lambda: text in sandbox.exec("ctl", search, check=False).stdout, f"{text} is lost", timeout)
 
 
 @pytest.mark.scenario
-def test_a_line_of_a_node_is_found_on_the_monitoring_host(sandbox: Cluster) -> None:
+def test_message_of_a_node_is_found_on_the_monitoring_host(sandbox: Cluster) -> None:
     sandbox.exec("gpu1", "logger -t busbar-test here-i-am")
     arrives(sandbox, "here-i-am")
 
 
-def test_what_was_written_while_the_receiver_was_away_comes_later(sandbox: Cluster) -> None:
+def test_messages_are_delivered_after_the_receiver_was_down(sandbox: Cluster) -> None:
     sandbox.exec("ctl", "systemctl stop busbar-journal-tls")
     try:
         sandbox.exec("gpu1", "logger -t busbar-test nobody-listens")
@@ -76,7 +76,7 @@ def test_what_was_written_while_the_receiver_was_away_comes_later(sandbox: Clust
 
 
 def upload(sandbox: Cluster, ca: str, pair: tuple[Path, Path] | None, entry: bytes = ENTRY) -> int:
-    """Send entries from this machine and return the status of the answer."""
+    """Send entries from this machine and return the HTTP status."""
     context = ssl.create_default_context(cadata=ca)
     if pair:
         context.load_cert_chain(*pair)
@@ -86,7 +86,7 @@ def upload(sandbox: Cluster, ca: str, pair: tuple[Path, Path] | None, entry: byt
     return connection.getresponse().status
 
 
-def test_only_hosts_of_the_cluster_may_send(sandbox: Cluster, tmp_path: Path) -> None:
+def test_only_cluster_hosts_may_send(sandbox: Cluster, tmp_path: Path) -> None:
     ca = sandbox.exec("gpu1", "cat /etc/busbar/tls/ca.crt").stdout
     own = tmp_path / "own.crt", tmp_path / "own.key"
     for path in own:
@@ -108,14 +108,16 @@ def test_only_hosts_of_the_cluster_may_send(sandbox: Cluster, tmp_path: Path) ->
 
 @pytest.fixture
 def of_gpu1(sandbox: Cluster, tmp_path: Path) -> tuple[str, tuple[Path, Path]]:
-    """The authority's certificate, and certificate and key of gpu1, as its root has them."""
+    """Return the CA certificate, and certificate and key of gpu1, which its root can read."""
     own = tmp_path / "own.crt", tmp_path / "own.key"
     for path in own:
         path.write_text(sandbox.exec("gpu1", f"cat /etc/busbar/tls/host.{path.suffix[1:]}").stdout)
     return sandbox.exec("gpu1", "cat /etc/busbar/tls/ca.crt").stdout, own
 
 
-def test_root_of_a_node_writes_under_no_other_name(sandbox: Cluster, of_gpu1: tuple[str, tuple[Path, Path]]) -> None:
+def test_root_of_a_node_cannot_write_under_another_name(
+    sandbox: Cluster, of_gpu1: tuple[str, tuple[Path, Path]]
+) -> None:
     forged = HEAD % 1760000000000000 + b"MESSAGE=forged by gpu1\n_HOSTNAME=ctl\nSYSLOG_IDENTIFIER=sshd\n\n"
     assert upload(sandbox, *of_gpu1, forged) == http.client.ACCEPTED
     find = "grep -rla 'forged by gpu1' --include='*.journal*' --exclude-dir=gpu1"
@@ -129,7 +131,7 @@ def test_root_of_a_node_writes_under_no_other_name(sandbox: Cluster, of_gpu1: tu
 
 
 def flood(sandbox: Cluster, of_gpu1: tuple[str, tuple[Path, Path]], number: int) -> None:
-    """Send 16 MiB that cannot be compressed, again while the receiver closes the journal."""
+    """Send 16 MiB of incompressible data; retry while the receiver rotates the journal."""
     entry = HEAD + b"_HOSTNAME=gpu1\nMESSAGE\n" + (4096).to_bytes(8, "little")
     noise = b"".join(entry % (1760000000000000 + number * 10000 + n) + os.urandom(4096) + b"\n\n" for n in range(4000))
 
@@ -141,10 +143,10 @@ def flood(sandbox: Cluster, of_gpu1: tuple[str, tuple[Path, Path]], number: int)
     sandbox.wait_until(taken, "the receiver takes no entries", 60)
 
 
-def test_a_flood_of_one_node_takes_nothing_from_another(
+def test_flood_of_one_node_does_not_evict_journals_of_another(
     sandbox: Cluster, of_gpu1: tuple[str, tuple[Path, Path]]
 ) -> None:
-    """With room for 64 MiB gpu1 fills more, and an older journal of another host remains."""
+    """gpu1 fills more than the limit of 64 MiB, and an older journal of another host remains."""
     begin = (
         f"mkdir -p {STORE}/gpu9 && cp {STORE}/gpu1/remote.journal {STORE}/gpu9/remote@0001.journal "
         f"&& chown -R systemd-journal-remote: {STORE}/gpu9"
@@ -163,7 +165,7 @@ def test_a_flood_of_one_node_takes_nothing_from_another(
         journals(sandbox)
 
 
-def test_a_user_reads_no_key_no_journal_and_does_not_write_past_the_check(sandbox: Cluster) -> None:
+def test_users_cannot_read_keys_or_journals_or_bypass_the_check(sandbox: Cluster) -> None:
     arrived = f"ls {STORE}/gpu1/remote.journal"
     sandbox.wait_until(lambda: sandbox.exec("ctl", arrived, check=False).returncode == 0, "nothing was received")
     reader = "python3 -c 'import os; os.listdir(\"/run/busbar-journal\")'"
@@ -175,7 +177,7 @@ def test_a_user_reads_no_key_no_journal_and_does_not_write_past_the_check(sandbo
         assert "Permission denied" in refused.stderr, attempt
 
 
-def test_journals_are_closed_and_removed_by_age(sandbox: Cluster) -> None:
+def test_journals_are_rotated_and_removed_by_age(sandbox: Cluster) -> None:
     sandbox.exec("gpu1", "logger -t busbar-test before-the-rotation")
     arrives(sandbox, "before-the-rotation")
     sandbox.exec("ctl", f"{TIDY} all")
@@ -193,7 +195,7 @@ def test_a_second_run_changes_nothing(sandbox: Cluster) -> None:
     assert {counts["changed"] for counts in recap(journals(sandbox, "--check", "--diff")).values()} == {0}
 
 
-def test_a_receiver_that_moves_stops_where_it_was_and_keeps_what_came(sandbox: Cluster) -> None:
+def test_moved_receiver_stops_the_old_one_and_keeps_stored_journals(sandbox: Cluster) -> None:
     stored = sandbox.exec("ctl", f"ls {STORE}").stdout
     try:
         journals(sandbox, "-e", "journal_remote_receiver=gpu1")
@@ -214,7 +216,7 @@ def test_a_receiver_that_moves_stops_where_it_was_and_keeps_what_came(sandbox: C
     arrives(sandbox, "and-back", 90)
 
 
-def test_bad_input_is_refused_before_anything_changes(sandbox: Cluster) -> None:
+def test_bad_input_is_refused_before_any_change(sandbox: Cluster) -> None:
     bad = ("-e", "journal_remote_receiver=", "-e", "journal_remote_max_use=lots")
     arguments = ("--tags", "journal_remote", "--limit", "gpu1", "-e", "journal_remote_enabled=true", *bad)
     done = sandbox.playbook("monitoring.yml", *arguments)
@@ -230,7 +232,7 @@ def test_bad_input_is_refused_before_anything_changes(sandbox: Cluster) -> None:
     says="ctl: journal_remote_port",
     heals="choose another port",
 )
-def test_a_port_that_is_taken_is_refused_with_its_holder(sandbox: Cluster) -> None:
+def test_port_in_use_is_refused_with_its_process(sandbox: Cluster) -> None:
     arguments = ("--tags", "journal_remote", "--limit", "ctl", "-e", "journal_remote_enabled=true")
     done = sandbox.playbook("monitoring.yml", *arguments, "-e", "journal_remote_port=22")
     assert done.returncode == 2, done.stdout

@@ -1,4 +1,4 @@
-"""The culprit search on a cluster of four nodes: it names the bad one and no other, and drains it when asked."""
+"""Tests of the culprit search on four nodes: only the bad node is blamed, and it is drained on request."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from conftest import Cluster, as_json
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# What is judged is the speed of cores that others use too: a bad measurement is taken again, and shown as a rerun.
+# The measured CPU cores are shared with other programs: a failed test runs again and is shown as a rerun.
 pytestmark = [
     pytest.mark.proves("validation"),
     pytest.mark.grows,
@@ -23,7 +23,7 @@ pytestmark = [
 ]
 
 PASS, FAIL, INCONCLUSIVE = 0, 1, 3
-# One message of 1 MiB: 0.001 GB/s on a link of 10 Mb/s and 0.1 or more on a healthy one, however busy the processor is.
+# One message of 1 MiB: 0.001 GB/s on a link of 10 Mb/s and 0.1 or more on a healthy one, even on a busy CPU.
 SMALL = (
     *("-t", "validation_run", "-e", "validation_max_bytes=1M", "-e", "validation_seconds_per_size=0.2"),
     *("-e", "validation_floor_gbs=0.006"),
@@ -32,7 +32,7 @@ SMALL = (
 
 @pytest.fixture(scope="module")
 def four(sandbox: Cluster) -> Iterator[Cluster]:
-    """A provisioned sandbox of four compute nodes: the one that is there when it has so many, else one of its own."""
+    """Return a provisioned sandbox of four compute nodes: the existing one if it has enough, otherwise a new one."""
     if sandbox.compute == ["gpu1", "gpu2", "gpu3", "gpu4"]:
         back_in_service(sandbox)
         yield sandbox
@@ -63,7 +63,7 @@ def verdicts(report: dict[str, Any], stage: str) -> dict[str, str]:
 
 
 def back_in_service(cluster: Cluster) -> None:
-    """Heal, and give Slurm back every node that it or we took out."""
+    """Heal all faults, and resume every node that was drained."""
 
     def idle() -> bool:
         states = cluster.node_states()
@@ -73,11 +73,11 @@ def back_in_service(cluster: Cluster) -> None:
         return set(states.values()) == {"idle"}
 
     cluster.fault("heal")
-    # A job that was cancelled while its node was away ends when slurmctld asks the node again, which it does seldom.
+    # slurmctld rarely polls a returned node for a job that was cancelled in the meantime, so the job ends late.
     cluster.wait_until(idle, "not all nodes are back", 240)
 
 
-def test_four_healthy_nodes_pass_one_stage_after_the_other(four: Cluster) -> None:
+def test_four_healthy_nodes_pass_all_stages(four: Cluster) -> None:
     done = validate(four)
     assert done.returncode == PASS, done.stdout + done.stderr
     report = latest(four)
@@ -92,7 +92,7 @@ def test_four_healthy_nodes_pass_one_stage_after_the_other(four: Cluster) -> Non
     says="culprit nodes: gpu3",
     heals="repair the link, validate again; the node is drained on request",
 )
-def test_one_throttled_link_is_named_and_no_other_and_drained_when_asked(four: Cluster) -> None:
+def test_only_the_throttled_node_is_blamed_and_drained_on_request(four: Cluster) -> None:
     four.fault("throttle", "gpu3", "10mbit")
     try:
         done = validate(four, "-e", "validation_drain_failed=true")
@@ -113,8 +113,8 @@ def test_one_throttled_link_is_named_and_no_other_and_drained_when_asked(four: C
     assert done.returncode == PASS, done.stdout + done.stderr
 
 
-# All links are shaped, so that these and not the processor say how fast a test is: a message takes 0.3 s, far longer
-# than a rank waits for a core, and each repeat is the median of several.
+# All links are shaped, so that they, and not the CPU, limit the speed: a message takes 0.3 s, much longer than a rank
+# waits for a core, and each repeat is the median of several.
 SHAPED, EIGHTH_LOST = "200mbit", "174mbit"
 
 
@@ -124,7 +124,7 @@ SHAPED, EIGHTH_LOST = "200mbit", "174mbit"
     heals="repair the NIC or its cable, validate again; the node is drained on request",
 )
 @pytest.mark.parametrize(("rate", "blamed"), [(EIGHTH_LOST, ["gpu3"]), (SHAPED, [])])
-def test_a_link_that_has_lost_an_eighth_is_named_and_no_other_is(four: Cluster, rate: str, blamed: list[str]) -> None:
+def test_only_the_link_that_lost_an_eighth_is_blamed(four: Cluster, rate: str, blamed: list[str]) -> None:
     asked = {
         "validation_stages": ["pair"],
         "validation_min_bytes": "4M",
@@ -148,7 +148,7 @@ def test_a_link_that_has_lost_an_eighth_is_named_and_no_other_is(four: Cluster, 
     assert ("culprit nodes: gpu3\n" in done.stdout) is bool(blamed)
 
 
-def test_a_new_node_with_a_bad_link_among_good_ones_is_named_and_no_partner(four: Cluster) -> None:
+def test_bad_new_node_is_blamed_and_its_partners_are_not(four: Cluster) -> None:
     four.fault("throttle", "gpu4", "10mbit")
     try:
         done = validate(four, "-e", "validation_nodes=gpu4")
@@ -165,7 +165,7 @@ def test_a_new_node_with_a_bad_link_among_good_ones_is_named_and_no_partner(four
 
 @contextlib.contextmanager
 def slow_link(cluster: Cluster, one: str, other: str) -> Iterator[None]:
-    """What one node sends to one other gets 10 Mb/s; all else is as before."""
+    """Limit the traffic from one node to one other to 10 Mb/s; all other traffic is unchanged."""
     inside = ["podman", "inspect", "--format", "{{.State.Pid}}", cluster.container(one)]
     pid = subprocess.run(inside, check=True, capture_output=True, text=True).stdout.strip()
     address = cluster.exec(other, "hostname -I").stdout.split()[0]
@@ -182,7 +182,7 @@ def slow_link(cluster: Cluster, one: str, other: str) -> Iterator[None]:
         tc("qdisc del dev eth0 root")
 
 
-def test_a_slow_link_is_named_by_alltoall_and_no_node_is_blamed(four: Cluster) -> None:
+def test_slow_link_is_found_by_alltoall_and_no_node_is_blamed(four: Cluster) -> None:
     asked = ("-e", "validation_collectives=alltoall", "-e", "validation_stages=cluster")
     drain = ("-e", "validation_drain_failed=true")
     try:
@@ -201,7 +201,7 @@ def test_a_slow_link_is_named_by_alltoall_and_no_node_is_blamed(four: Cluster) -
 
 @contextlib.contextmanager
 def second_rail(cluster: Cluster, slow: str) -> Iterator[None]:
-    """Each compute node gets a second network interface, eth1, which has 10 Mb/s on one node."""
+    """Add a second network interface, eth1, to each compute node; on one node it has 10 Mb/s."""
     bridge = f"bb{os.getpid()}"
     limit = "root tbf rate 10mbit burst 80000 latency 50ms"
 
@@ -228,7 +228,7 @@ def second_rail(cluster: Cluster, slow: str) -> Iterator[None]:
         run(f"ip link del {bridge}")
 
 
-def test_a_slow_rail_that_the_whole_does_not_show_is_named_with_its_node(four: Cluster) -> None:
+def test_slow_rail_is_found_with_its_node_although_the_total_passes(four: Cluster) -> None:
     floor = ("-e", "validation_floor_gbs=0.012")
     rails = ("-e", "validation_rails=eth0,eth1", "-e", "validation_stages=cluster")
     first = ("-e", '{"validation_environment": {"OMPI_MCA_btl_tcp_if_include": "eth0"}}')
@@ -248,7 +248,7 @@ def test_a_slow_rail_that_the_whole_does_not_show_is_named_with_its_node(four: C
     says="node-gpu4…INCONCLUSIVE",
     heals="validate again when it is back; the others are judged",
 )
-def test_a_node_pulled_in_mid_run_is_inconclusive_and_the_others_are_judged(four: Cluster) -> None:
+def test_node_lost_during_the_run_is_inconclusive_and_others_are_judged(four: Cluster) -> None:
     slow = ("-e", "validation_seconds_per_size=2", "-e", "validation_iterations=100000")
     limits = ("-e", "validation_test_time_limit=30", "-e", "validation_wait=15", "-e", "ansible_ssh_timeout=5")
     drain = ("-e", "validation_drain_failed=true")

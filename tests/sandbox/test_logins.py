@@ -1,4 +1,4 @@
-"""Who gets in where: users with a job, in the job; nobody but admins on controllers; no power on a node's word."""
+"""Tests of logins: users only into their jobs, only admins on controllers, no hostbased login for privileged users."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _address(sandbox: Cluster, node: str) -> str:
 
 
 def _with_key(sandbox: Cluster, user: str, node: str) -> subprocess.CompletedProcess[str]:
-    """Log in from this machine with the key that alice and the admin have, over a connection of its own."""
+    """Log in from this machine with the key of alice and the admin, over a new connection."""
     known = sandbox.state / "secrets" / "known_hosts"
     options = ["BatchMode=yes", f"UserKnownHostsFile={known}", "IdentityAgent=none", "IdentitiesOnly=yes"]
     key = ["-i", str(sandbox.state / "ssh" / "id_ed25519")]
@@ -37,7 +37,7 @@ def _with_key(sandbox: Cluster, user: str, node: str) -> subprocess.CompletedPro
 
 @pytest.fixture
 def job(sandbox: Cluster) -> Iterator[str]:
-    """A job of alice with one of the GPUs of a node."""
+    """Start a job of alice with one GPU on a node."""
     sandbox.wait_idle()
     number = submit(sandbox, f"-w {NODE} --gpus-per-node=1 --mem=100 -o /dev/null", "sleep 600")
     sandbox.wait_until(lambda: job_state(sandbox, number) == "RUNNING", f"job {number} does not run")
@@ -47,7 +47,7 @@ def job(sandbox: Cluster) -> Iterator[str]:
 
 
 @pytest.mark.core
-def test_without_a_job_a_compute_node_is_shut(sandbox: Cluster) -> None:
+def test_login_to_a_compute_node_without_a_job_is_refused(sandbox: Cluster) -> None:
     sandbox.wait_idle()
     by_host = sandbox.exec("login", f"{SSH} {NODE} true", user="alice", check=False)
     by_key = _with_key(sandbox, "alice", NODE)
@@ -58,7 +58,7 @@ def test_without_a_job_a_compute_node_is_shut(sandbox: Cluster) -> None:
 
 
 @pytest.mark.core
-def test_a_session_is_confined_to_the_job_and_ends_with_it(sandbox: Cluster, job: str) -> None:
+def test_session_is_confined_to_the_job_and_ends_with_it(sandbox: Cluster, job: str) -> None:
     shown = sandbox.exec("login", f"{SSH} {NODE} cat /proc/self/cgroup", user="alice").stdout
     assert f"/job_{job}/" in shown
     opened = sandbox.exec("login", f"{SSH} {NODE} python3 - <<'EOF'\n{OPEN_ALL}EOF", user="alice").stdout
@@ -80,7 +80,7 @@ def test_a_session_is_confined_to_the_job_and_ends_with_it(sandbox: Cluster, job
 
 @pytest.fixture
 def logind(sandbox: Cluster) -> Iterator[None]:
-    """What every server has and these nodes lack: sessions that systemd keeps in control groups of its own."""
+    """Install systemd-logind, which every server has and these nodes lack: it moves sessions to their own cgroups."""
     sandbox.exec(NODE, "apt-get -q -y install --no-install-recommends libpam-systemd", timeout=300)
     assert "pam_systemd" in sandbox.exec(NODE, "cat /etc/pam.d/common-session").stdout
     yield
@@ -88,7 +88,7 @@ def logind(sandbox: Cluster) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("logind")
-def test_systemd_does_not_take_a_session_out_of_its_job(sandbox: Cluster, job: str) -> None:
+def test_systemd_does_not_move_a_session_out_of_its_job(sandbox: Cluster, job: str) -> None:
     done = sandbox.exec(
         "login", f"{SSH} {NODE} 'cat /proc/self/cgroup; systemctl --user status'", user="alice", check=False
     )
@@ -99,7 +99,7 @@ def test_systemd_does_not_take_a_session_out_of_its_job(sandbox: Cluster, job: s
 
 @pytest.fixture
 def cron(sandbox: Cluster) -> Iterator[None]:
-    """What most servers have: a daemon that starts users' programs, outside of any job."""
+    """Install cron, which most servers have: it starts users' programs outside of any job."""
     sandbox.exec(NODE, "apt-get -q -y install --no-install-recommends cron", timeout=300)
     done = sandbox.playbook("slurm.yml", "--limit", NODE, "--tags", "slurm_compute")
     assert done.returncode == 0, done.stdout
@@ -108,8 +108,8 @@ def cron(sandbox: Cluster) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("cron")
-def test_cron_does_nothing_for_users_and_its_work_for_the_system(sandbox: Cluster) -> None:
-    # Both by one table, so that what root's left behind says that alice's had its turn, too.
+def test_cron_runs_jobs_of_the_system_but_not_of_users(sandbox: Cluster) -> None:
+    # Both lines are in one table, so the file of root's job proves that alice's job was due, too.
     lines = [f"* * * * * {user} id -un >/tmp/cron-{user}" for user in ("alice", "root")]
     table = "\n".join(lines)
     sandbox.exec(NODE, f"rm -f /tmp/cron-*; printf '%s\n' '{table}' >/etc/cron.d/busbar-test")
@@ -119,8 +119,9 @@ def test_cron_does_nothing_for_users_and_its_work_for_the_system(sandbox: Cluste
     assert sandbox.exec(NODE, "ls /tmp/cron-alice", check=False).returncode != 0
 
 
-def test_when_slurm_is_down_admins_get_in_and_users_do_not(sandbox: Cluster, job: str) -> None:
-    # Its copy of the configuration goes with slurmd; without the spool directory it is as if it had never run.
+def test_admins_log_in_and_users_do_not_while_slurm_is_down(sandbox: Cluster, job: str) -> None:
+    # slurmd's copy of the configuration disappears with it; without the spool directory it looks as if it had never
+    # run.
     spool = "/var/lib/slurm/slurmd"
     gone = f"systemctl stop slurmd && mv {spool} {spool}.away"
     back = f"mv {spool}.away {spool} && systemctl start slurmd"
@@ -137,7 +138,7 @@ def test_when_slurm_is_down_admins_get_in_and_users_do_not(sandbox: Cluster, job
 
 
 @pytest.mark.core
-def test_controllers_take_no_users(sandbox: Cluster) -> None:
+def test_controllers_refuse_users(sandbox: Cluster) -> None:
     for done in (
         sandbox.exec("login", f"{SSH} ctl true", user="alice", check=False),
         sandbox.exec(NODE, f"{SSH} ctl true", user="bob", check=False),
@@ -153,8 +154,8 @@ def test_controllers_take_no_users(sandbox: Cluster) -> None:
     assert sandbox.exec("ctl", "ls /etc/ssh/shosts.equiv", check=False).returncode != 0
 
 
-def test_power_that_was_given_by_hand_counts_at_the_next_login(sandbox: Cluster) -> None:
-    """Whoever is in the group docker is root by one command, so a node's word must not do."""
+def test_manually_granted_privileges_apply_at_the_next_login(sandbox: Cluster) -> None:
+    """Members of the group docker can become root, so hostbased authentication must not admit them."""
     login = f"{SSH} login whoami"
     assert sandbox.exec(NODE, login, user="bob").stdout.strip() == "bob"
     sandbox.exec("login", "groupadd --system docker && gpasswd -a bob docker")
@@ -168,7 +169,7 @@ def test_power_that_was_given_by_hand_counts_at_the_next_login(sandbox: Cluster)
 
 @pytest.fixture
 def image_user(sandbox: Cluster) -> Iterator[str]:
-    """What cloud images bring: a user whom nobody declared, with a password-free rule of sudo."""
+    """Create an undeclared user with a password-free sudo rule, as cloud images do."""
     name = "ubuntu"
     for node in ("login", NODE):
         sandbox.exec(node, f"useradd --create-home --shell /bin/bash {name}")
@@ -180,12 +181,12 @@ def image_user(sandbox: Cluster) -> Iterator[str]:
         sandbox.exec(node, f"rm -f /etc/sudoers.d/90-cloud; userdel -rf {name}")
 
 
-def test_the_users_of_an_image_need_a_key(sandbox: Cluster, image_user: str) -> None:
+def test_users_of_an_image_need_a_key(sandbox: Cluster, image_user: str) -> None:
     done = sandbox.exec(NODE, f"{SSH} login sudo -n id", user=image_user, check=False)
     assert (done.returncode, "Permission denied" in done.stderr) == (255, True)
 
 
-def test_a_declared_user_with_a_hand_written_sudo_rule_needs_a_key(sandbox: Cluster) -> None:
+def test_declared_user_with_a_manual_sudo_rule_needs_a_key(sandbox: Cluster) -> None:
     rule = "/etc/sudoers.d/by-hand"
     sandbox.exec("login", f"echo 'User_Alias OPS = bob' >{rule}; echo 'OPS ALL=(ALL) ALL' >>{rule}; chmod 440 {rule}")
     try:
@@ -206,7 +207,7 @@ def test_a_declared_user_with_a_hand_written_sudo_rule_needs_a_key(sandbox: Clus
     says="restores its previous settings",
     heals="the host itself puts the former settings back",
 )
-def test_a_setting_that_locks_out_the_admin_is_undone_by_the_host(sandbox: Cluster) -> None:
+def test_setting_that_locks_out_the_admin_is_reverted_by_the_host(sandbox: Cluster) -> None:
     sshd = "md5sum /etc/ssh/sshd_config.d/01-busbar.conf"
     before = sandbox.exec("login", sshd).stdout
     wrong = {"ssh_server_config": {"DenyUsers": "admin"}, "__ssh_trial_timeout": 10, "__ssh_trial_seconds": 40}

@@ -1,4 +1,4 @@
-"""The database server: its users, their passwords and privileges, corrected where somebody changed them."""
+"""Tests of the database server: its users, passwords and privileges are corrected after manual changes."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ def state(sandbox: Cluster) -> list[list[str]]:
 
 @pytest.fixture
 def corrected(sandbox: Cluster) -> Iterator[None]:
-    """Leave a database that slurmdbd can use also after a failure."""
+    """Restore a working database for slurmdbd, also after a failure."""
     yield
     succeeded(sandbox.playbook("slurm.yml", *TAGS))
 
 
 @pytest.mark.usefixtures("corrected")
-def test_users_and_privileges_are_corrected_without_a_trace_of_the_password(sandbox: Cluster) -> None:
+def test_users_and_privileges_are_corrected_without_logging_the_password(sandbox: Cluster) -> None:
     before = state(sandbox)
     assert any("GRANT ALL PRIVILEGES ON `slurm_acct_db`.*" in line for line in before[0])
     assert (sandbox.state / "secrets/slurm_database.password").exists()
@@ -64,7 +64,7 @@ def test_users_and_privileges_are_corrected_without_a_trace_of_the_password(sand
     assert "deprecat" not in (done.stdout + done.stderr).lower()
 
 
-def test_privileges_that_cannot_be_read_are_refused(sandbox: Cluster) -> None:
+def test_invalid_privileges_are_refused(sandbox: Cluster) -> None:
     user = '{"mariadb_users": [{"name": "odd", "password": "x", "privileges": "slurm_acct_db:ALL"}]}'
     done = sandbox.busbar("provision", "slurm", "-i", str(sandbox.inventory), *TAGS, "-e", user)
     assert done.returncode == 2, done.stdout + done.stderr

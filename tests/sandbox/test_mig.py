@@ -1,4 +1,4 @@
-"""MIG instances of simulated GPUs, and the ways in which Slurm learns of a node's GPUs."""
+"""Tests of MIG instances on simulated GPUs, and of Slurm's ways to detect a node's GPUs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ LEFT = (
     "/etc/busbar/mig.conf /usr/local/lib/busbar/mig_boot /etc/systemd/system/busbar-mig.service "
     "/usr/local/lib/busbar/mig_devices.py /run/simulated-gpus.xml /dev/nvidia-caps /dev/busbar"
 )
-# What its driver says of MIG: the numbers of all instances that there may be.
+# MIG files of the driver: the device minors of all possible instances.
 MINORS = """
 mount -t tmpfs tmpfs /proc/driver
 mkdir -p /proc/driver/nvidia-caps
@@ -38,7 +38,7 @@ for gi in $(seq 7); do
     printf 'gpu0/gi%s/access %s\\ngpu0/gi%s/ci0/access %s\\n' $gi $((2 * gi - 1)) $gi $((2 * gi))
 done > /proc/driver/nvidia-caps/mig-minors
 """
-# The driver of a simulated GPU: what slurmd reads of a real one.
+# The driver of a simulated GPU: the files that slurmd reads for a real one.
 DRIVER = """
 mount -t tmpfs tmpfs /proc/driver
 mount -t tmpfs tmpfs /sys/bus/pci/drivers
@@ -53,7 +53,7 @@ done
 
 @pytest.fixture
 def run(sandbox: Cluster, tmp_path: Path) -> Run:
-    """Run the plays that concern GPUs, with variables of the one node."""
+    """Return a function that runs the GPU plays with variables of the one node."""
     plays = tmp_path / "gpus.yml"
     plays.write_text(
         yaml.safe_dump([{"import_playbook": str(TOP / f"playbooks/{name}.yml")} for name in ("nvidia", "slurm")])
@@ -74,7 +74,7 @@ def run(sandbox: Cluster, tmp_path: Path) -> Run:
 
 @pytest.fixture
 def divisible(sandbox: Cluster, run: Run) -> Iterator[None]:
-    """Let the node replay GPUs that can do MIG, with device files for the instances; all is as before at the end."""
+    """Make the node replay GPUs that support MIG, with device files for the instances; all is restored at the end."""
     sandbox.exec(NODE, "cp -p /etc/simulated-gpus.xml /root/simulated-gpus.sound")
     recording = gpu_recording(NODE, 2, SIMULATED_A100)
     sandbox.exec(NODE, f"cat > /etc/simulated-gpus.xml <<'END'\n{recording}END\nmkdir -p /dev/nvidia-caps")
@@ -93,23 +93,23 @@ def divisible(sandbox: Cluster, run: Run) -> Iterator[None]:
 
 
 def gres(sandbox: Cluster) -> str:
-    """What Slurm knows of the node's GPUs."""
+    """Return the node's GPUs according to Slurm."""
     return sandbox.exec("ctl", f"sinfo -h -n {NODE} -o %G").stdout.strip()
 
 
 def instances(sandbox: Cluster) -> int:
-    """How many instances the node has."""
+    """Return the number of MIG instances of the node."""
     return sandbox.exec(NODE, "nvidia-smi mig -lgi", check=False).stdout.count("MIG 1g.5gb")
 
 
 def reason(sandbox: Cluster) -> str:
-    """Why the node is drained."""
+    """Return the drain reason of the node."""
     return sandbox.exec("ctl", f"sinfo -h -n {NODE} -o %E").stdout.strip()
 
 
 @pytest.mark.scenario
 @pytest.mark.usefixtures("divisible")
-def test_a_layout_is_applied_drained_and_agrees_with_slurm(sandbox: Cluster, run: Run) -> None:
+def test_layout_is_applied_on_the_drained_node_and_agrees_with_slurm(sandbox: Cluster, run: Run) -> None:
     declared = {"hardware": "sandbox_mig", "mig_layout": LAYOUT}
     job = sandbox.exec(
         "login", f"sbatch --parsable -w {NODE} -o /dev/null --wrap 'sleep 300'", user="alice"
@@ -125,7 +125,7 @@ def test_a_layout_is_applied_drained_and_agrees_with_slurm(sandbox: Cluster, run
     sandbox.exec("ctl", f"scancel {job}")
     sandbox.wait_idle()
 
-    # Slurm does not know of the instances at first, so that the node is given back at the end only.
+    # Slurm does not know the instances at first, so the node is resumed only at the end.
     whole = run(declared, "mig,slurm_controller,slurm_verify")
     assert whole.returncode == 0, whole.stdout + whole.stderr
     assert (gres(sandbox), reason(sandbox)) == ("gpu:1g.5gb:7,gpu:sim:1", "none")
@@ -141,7 +141,7 @@ def test_a_layout_is_applied_drained_and_agrees_with_slurm(sandbox: Cluster, run
     again = run(declared, "mig", "--limit", NODE)
     assert recap(again.stdout)[NODE]["changed"] == 0, again.stdout
 
-    # A boot takes the instances and the names of their files away, and the unit makes them again.
+    # A boot removes the instances and the links to their device files; the unit creates them again.
     named = sandbox.exec(NODE, "ls -l --time-style=+ /dev/busbar").stdout
     sandbox.exec(NODE, "rm -r /run/simulated-gpus.xml /dev/busbar")
     assert instances(sandbox) == 0
@@ -156,7 +156,7 @@ def test_a_layout_is_applied_drained_and_agrees_with_slurm(sandbox: Cluster, run
     assert not sandbox.host(NODE).file("/dev/busbar").exists
 
 
-def test_what_cannot_be_had_is_refused_and_nothing_written(sandbox: Cluster, run: Run) -> None:
+def test_unsupported_layout_is_refused_and_nothing_is_written(sandbox: Cluster, run: Run) -> None:
     sum_before = sandbox.exec("ctl", "cat /etc/slurm/*.conf | sha256sum").stdout
     eight = {"hardware": "sandbox_mig", "mig_layout": [{"profile": "1g.5gb", "count": 8}]}
     unfit = run(eight, "slurm_controller", "--limit", "ctl")
@@ -183,7 +183,7 @@ def test_slurm_detects_gpus_by_their_driver(sandbox: Cluster, run: Run) -> None:
         assert done.returncode == 0, done.stdout + done.stderr
         lines = sandbox.exec("ctl", "grep NodeName /etc/slurm/gres.conf").stdout.splitlines()
         assert f"NodeName={NODE} AutoDetect=nvidia" in lines
-        # Only the driver tells near which socket a GPU is.
+        # Only the driver reports the socket of a GPU.
         sandbox.wait_until(lambda: "(S:0)" in gres(sandbox), f"nothing was detected: {gres(sandbox)}")
         assert gres(sandbox) == "gpu:sim:2(S:0)"
         listed = sandbox.exec("login", f"srun -w {NODE} --gres=gpu:sim:1 nvidia-smi -L", user="alice").stdout

@@ -1,4 +1,4 @@
-"""Modules on the shared tree: seen by users, loaded in jobs with their dependencies, refused where they cannot work."""
+"""Tests of modules on the shared file system: listed for users, loaded in jobs with dependencies, or rejected."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ MODULES: list[dict[str, object]] = [
 
 
 def modules(sandbox: Cluster, declared: list[dict[str, object]], *arguments: str, **own: object) -> str:
-    """Run the play of the modules with these; what it said."""
+    """Run the play with these modules and return the output."""
     options = {
         **own,
         "lmod_modules_path": TREE,
@@ -50,7 +50,7 @@ def modules(sandbox: Cluster, declared: list[dict[str, object]], *arguments: str
 
 @pytest.fixture(scope="module", autouse=True)
 def first_modules(sandbox: Cluster) -> Iterator[str]:
-    """The modules in a tree of the test; the site's own settings at the end."""
+    """Install the modules in a tree of the test; the site's own settings are restored at the end."""
     sandbox.wait_idle()
     yield modules(sandbox, MODULES)
     done = sandbox.playbook("containers.yml", "--tags", "lmod")
@@ -65,13 +65,13 @@ def test_a_second_run_changes_nothing(sandbox: Cluster) -> None:
     assert {counts["changed"] for counts in recap(modules(sandbox, MODULES, "--check", "--diff")).values()} == {0}
 
 
-def test_the_tree_is_written_by_the_server_alone(first_modules: str) -> None:
+def test_tree_is_written_only_by_the_server(first_modules: str) -> None:
     shown = first_modules.split("PLAY [Install containers and modules]")[1]
     assert "cuda/12.4.lua" not in shown
 
 
 @pytest.mark.core
-def test_users_see_the_modules_and_what_is_default(sandbox: Cluster) -> None:
+def test_users_see_modules_and_defaults(sandbox: Cluster) -> None:
     listed = sandbox.exec("login", "module -t avail 2>&1; module -t -d avail 2>&1", user="alice").stdout.split()
     everything, defaults = " ".join(listed).split(f"{TREE}:")[1:]
     assert {"cuda/12.4", "cuda/12.8", "nccl/2.23", "matlab/9"} <= set(everything.split())
@@ -80,8 +80,8 @@ def test_users_see_the_modules_and_what_is_default(sandbox: Cluster) -> None:
     assert "Ask ]] if lost." in sandbox.exec("login", "module help cuda 2>&1", user="alice").stdout
 
 
-def test_the_shell_of_a_command_over_ssh_has_modules(sandbox: Cluster) -> None:
-    """Bash reads /etc/bash.bashrc there, and no profile: it knows that from this variable."""
+def test_shell_of_an_ssh_command_has_modules(sandbox: Cluster) -> None:
+    """Bash reads /etc/bash.bashrc there, and no profile; this variable makes bash detect ssh."""
     shell = "env -i PATH=/usr/bin:/bin HOME=/tmp SSH_CLIENT='10.0.0.1 1 22' bash -c"
     told = sandbox.exec("login", f"runuser -u alice -- {shell} 'module -t avail 2>&1; echo done'").stdout
     assert "cuda/12.4" in told
@@ -90,7 +90,7 @@ def test_the_shell_of_a_command_over_ssh_has_modules(sandbox: Cluster) -> None:
 
 
 @pytest.mark.core
-def test_a_job_loads_a_module_and_what_it_needs(sandbox: Cluster) -> None:
+def test_job_loads_a_module_and_its_dependencies(sandbox: Cluster) -> None:
     script = "module load nccl && echo $CUDA_HOME $NCCL_HOME && echo $PATH && echo $ODD"
     told = sandbox.exec("login", f"{SRUN} bash -lc '{script}'", user="alice").stdout.splitlines()
     assert told[0] == "/opt/cuda-12.4 /opt/nccl"
@@ -99,7 +99,7 @@ def test_a_job_loads_a_module_and_what_it_needs(sandbox: Cluster) -> None:
 
 
 @pytest.mark.parametrize("export", ["ALL", "NONE"])
-def test_a_batch_script_loads_and_unloads_them(sandbox: Cluster, export: str) -> None:
+def test_batch_script_loads_and_unloads_modules(sandbox: Cluster, export: str) -> None:
     script = "module load nccl openmpi; module -t list; echo mpi $MPI_HOME; module unload nccl; echo left:$CUDA_HOME"
     sandbox.exec("login", f"cat >/tmp/modules.sh <<'END'\n#!/bin/bash\n{script}\nEND")
     try:
@@ -114,23 +114,23 @@ def test_a_batch_script_loads_and_unloads_them(sandbox: Cluster, export: str) ->
         sandbox.exec("login", "rm /tmp/modules.sh")
     assert "cuda/12.4\nnccl/2.23\n" in told
     assert "mpi /usr/lib/x86_64-linux-gnu/openmpi" in told
-    assert told.endswith("left:\n")  # the dependency goes with the last that needed it
+    assert told.endswith("left:\n")  # the dependency is unloaded with the last module that needs it
 
 
-def test_software_that_the_node_lacks_is_an_error_in_the_jobs_own_output(sandbox: Cluster) -> None:
+def test_missing_software_is_an_error_in_the_output_of_the_job(sandbox: Cluster) -> None:
     done = sandbox.exec("login", f"{SRUN} bash -lc 'module load matlab'", user="alice", check=False)
     assert done.returncode == 1
     assert "/opt/only-elsewhere is not on gpu1" in " ".join(done.stderr.split())
 
 
-def test_the_cache_knows_them(sandbox: Cluster) -> None:
+def test_cache_contains_the_modules(sandbox: Cluster) -> None:
     assert "nccl/2.23" in sandbox.exec("ctl", f"cat {TREE}.cache/spiderT.lua").stdout
     assert sandbox.exec("login", "echo $LMOD_RC", user="alice").stdout == "/etc/lmod/busbar.lua\n"
     assert sandbox.exec("ctl", "systemctl is-active busbar-lmod-cache.timer").stdout == "active\n"
 
 
-def test_who_may_write_a_module_file_does_not_become_root(sandbox: Cluster) -> None:
-    """Whoever installs software into a further tree: the timer evaluates what he wrote."""
+def test_author_of_a_module_file_does_not_become_root(sandbox: Cluster) -> None:
+    """The timer evaluates module files of users who install software into an additional tree."""
     tree = f"{TREE}.spack"
     program = f'capture("id -un >{TREE}.cache/who; touch /etc/busbar-test-owned /root/busbar-test-owned")'
     sandbox.exec("ctl", f"mkdir -p {tree}/evil && echo '{program}' >{tree}/evil/1.lua && chown -R alice {tree}")
@@ -145,7 +145,7 @@ def test_who_may_write_a_module_file_does_not_become_root(sandbox: Cluster) -> N
         modules(sandbox, MODULES, "--limit", "ctl")
 
 
-def test_a_module_declared_absent_goes_and_foreign_ones_stay(sandbox: Cluster) -> None:
+def test_absent_module_is_removed_and_foreign_ones_are_kept(sandbox: Cluster) -> None:
     sandbox.exec("ctl", f"mkdir {TREE}/spack && echo '-- by hand' >{TREE}/spack/1.lua")
     gone: list[dict[str, object]] = [{"name": "matlab", "version": "9", "state": "absent"}]
     modules(sandbox, [*MODULES[:3], *gone], "--limit", "ctl")
@@ -154,7 +154,7 @@ def test_a_module_declared_absent_goes_and_foreign_ones_stay(sandbox: Cluster) -
     assert "spack/1" in listed
 
 
-def test_what_is_not_sound_is_refused_before_anything_is_written(sandbox: Cluster) -> None:
+def test_invalid_module_is_refused_before_anything_is_written(sandbox: Cluster) -> None:
     options = json.dumps({"lmod_modules_path": TREE, "lmod_modules": [{"name": "../../etc/x", "version": "1"}]})
     done = sandbox.playbook("containers.yml", "--tags", "lmod", "--limit", "ctl", "-e", options)
     assert done.returncode == 2

@@ -1,4 +1,4 @@
-"""Miniforge on the shared tree: from an installer of known content, for all users, version beside version."""
+"""Tests of Miniforge on the shared file system: verified installer, all users, versions side by side."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.proves("miniforge")
 
 PLACE = "/shared/test-miniforge"
-# What the real one does of the contract: batch mode, a prefix that must not be there, conda in it.
+# Has the interface of the real installer: batch mode, a prefix that must not exist, conda in it.
 INSTALLER = """#!/bin/bash
 while getopts bp: option; do case $option in b) batch=yes ;; p) prefix=$OPTARG ;; *) exit 2 ;; esac; done
 [ "$batch" = yes ] || { echo "would ask questions" >&2; exit 3; }
@@ -38,19 +38,19 @@ class Installers:
     """Installers of the test on the provisioning host."""
 
     def __init__(self, sandbox: Cluster, folder: Path) -> None:
-        """Keep where they are."""
+        """Store their folder."""
         self.sandbox = sandbox
         self.folder = folder
 
     def make(self, version: str, what: str = "") -> dict[str, str]:
-        """Make an installer and return the options that install it."""
+        """Create an installer and return the options that install it."""
         path = self.folder / f"{version}.sh"
         path.write_text(INSTALLER.replace("VERSION", version).replace("WHAT", what), encoding="utf-8")
         return {"miniforge_version": version, "miniforge_file": str(path), "sum": self.sum(path)}
 
     @staticmethod
     def sum(path: Path) -> str:
-        """The SHA-256 of a file."""
+        """Return the SHA-256 of a file."""
         return hashlib.sha256(path.read_bytes()).hexdigest()
 
     def play(self, options: dict[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -69,14 +69,14 @@ class Installers:
 
 @pytest.fixture(scope="module")
 def installers(sandbox: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installers]:
-    """Installers, and the place without anything at the end."""
+    """Return the installers; the target folder is emptied at the end."""
     yield Installers(sandbox, tmp_path_factory.mktemp("installers"))
     sandbox.exec("ctl", f"rm -rf {PLACE}")
 
 
 @pytest.fixture(scope="module")
 def first(installers: Installers) -> dict[str, str]:
-    """The options of the version that is installed."""
+    """Install a version and return its options."""
     options = installers.make("1.0-0")
     done = installers.play(options)
     assert done.returncode == 0, done.stdout
@@ -84,7 +84,7 @@ def first(installers: Installers) -> dict[str, str]:
 
 
 def load(sandbox: Cluster, script: str, *, job: bool = False) -> str:
-    """Run a script of alice after `module load miniforge`; what it said."""
+    """Run a script of alice after `module load miniforge` and return the output."""
     inner = f"module use {PLACE}/modules; module load miniforge; {script}"
     command = f"srun --quiet -w gpu1 --mem=100 bash -lc '{inner}'" if job else inner
     return sandbox.exec("login", command, user="alice").stdout
@@ -97,7 +97,7 @@ def test_users_have_conda_and_activate_their_environments_in_jobs(sandbox: Clust
     assert load(sandbox, "module unload miniforge; type conda 2>&1 | tail -n 1").strip().endswith("not found")
 
 
-def test_the_base_is_the_admins_and_the_environments_are_the_users(sandbox: Cluster, first: dict[str, str]) -> None:
+def test_base_belongs_to_root_and_environments_to_users(sandbox: Cluster, first: dict[str, str]) -> None:
     prefix = f"{PLACE}/base/{first['miniforge_version']}"
     assert sandbox.exec("gpu1", f"find {PLACE} ! -user root -o -perm /022 ! -type l").stdout == ""
     denied = sandbox.exec("login", f"touch {prefix}/x", user="alice", check=False)
@@ -112,7 +112,7 @@ def test_a_second_run_changes_nothing(installers: Installers, first: dict[str, s
     assert recap(done.stdout)["ctl"]["changed"] == 0
 
 
-def test_another_version_comes_beside_the_first(
+def test_another_version_is_installed_next_to_the_first(
     sandbox: Cluster, installers: Installers, first: dict[str, str]
 ) -> None:
     done = installers.play(installers.make("2.0-0"))
@@ -123,7 +123,7 @@ def test_another_version_comes_beside_the_first(
 
 
 @pytest.mark.parametrize("by", ["file", "url"])
-def test_an_installer_of_other_content_is_not_run(sandbox: Cluster, installers: Installers, by: str) -> None:
+def test_installer_with_wrong_checksum_is_not_run(sandbox: Cluster, installers: Installers, by: str) -> None:
     options = installers.make("3.0-0") | {"sum": "0" * 64}
     if by == "url":
         name = "Miniforge3-3.0-0-Linux-$(uname -m).sh"
@@ -137,7 +137,7 @@ def test_an_installer_of_other_content_is_not_run(sandbox: Cluster, installers: 
     assert sandbox.exec("ctl", f"ls -d {PLACE}/base/3* {PLACE}/ran", check=False).stdout == ""
 
 
-def test_an_installer_that_fails_leaves_nothing(sandbox: Cluster, installers: Installers) -> None:
+def test_failed_installer_leaves_no_files(sandbox: Cluster, installers: Installers) -> None:
     done = installers.play(installers.make("4.0-0", "echo no space left >&2; exit 1"))
     assert done.returncode == 2
     words = " ".join(done.stdout.split())
@@ -146,7 +146,7 @@ def test_an_installer_that_fails_leaves_nothing(sandbox: Cluster, installers: In
     assert sandbox.exec("ctl", f"ls -Ad {PLACE}/base/*4.0* {PLACE}/base/.*4.0*", check=False).stdout == ""
 
 
-def test_a_directory_of_another_user_is_left_alone(sandbox: Cluster, installers: Installers) -> None:
+def test_existing_foreign_directory_is_left_alone(sandbox: Cluster, installers: Installers) -> None:
     sandbox.exec("ctl", f"mkdir -p {PLACE}/base/5.0-0 && touch {PLACE}/base/5.0-0/precious")
     done = installers.play(installers.make("5.0-0"))
     assert done.returncode == 2
@@ -154,7 +154,7 @@ def test_a_directory_of_another_user_is_left_alone(sandbox: Cluster, installers:
     assert sandbox.exec("ctl", f"ls {PLACE}/base/5.0-0").stdout == "precious\n"
 
 
-def test_a_version_without_a_checksum_is_refused(installers: Installers) -> None:
+def test_version_without_a_checksum_is_refused(installers: Installers) -> None:
     done = installers.play(installers.make("6.0-0") | {"sum": ""})
     assert done.returncode == 2
     assert "miniforge_checksums: the SHA-256 checksum of 6.0-0 for" in " ".join(done.stdout.split())

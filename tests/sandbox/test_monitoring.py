@@ -1,4 +1,4 @@
-"""Prometheus and its exporters: who is scraped, what is refused, and what a change does to what runs."""
+"""Tests of Prometheus and its exporters: scraped targets, rejected options, and the effect of changes on daemons."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ONLY = ("--limit", "ctl", "--tags", "prometheus")
 
 @pytest.fixture(scope="module")
 def prometheus(sandbox: Cluster) -> Prometheus:
-    """The sandbox's Prometheus."""
+    """Return the sandbox's Prometheus."""
     return Prometheus(sandbox.name)
 
 
@@ -34,7 +34,7 @@ def everybody(sandbox: Cluster) -> set[str]:
 
 
 def refused(sandbox: Cluster, *arguments: str) -> str:
-    """What a run says that must fail before anything is changed."""
+    """Check that a run fails before any change and return its output."""
     before = sandbox.exec("ctl", CHECKSUMS).stdout + sandbox.exec("ctl", PROCESS).stdout
     done = sandbox.playbook("monitoring.yml", *ONLY, *arguments)
     assert done.returncode == 2, done.stdout
@@ -44,7 +44,7 @@ def refused(sandbox: Cluster, *arguments: str) -> str:
 
 
 @pytest.mark.core
-def test_every_target_is_up_controllers_and_login_nodes_too(sandbox: Cluster, prometheus: Prometheus) -> None:
+def test_all_targets_are_up_including_controllers_and_login_nodes(sandbox: Cluster, prometheus: Prometheus) -> None:
     prometheus.wait(lambda: all(each["health"] == "up" for each in prometheus.targets()), "not every target is up")
     found = prometheus.targets()
     assert {each["labels"]["instance"] for each in found if each["labels"]["job"] == "node"} == everybody(sandbox)
@@ -52,15 +52,15 @@ def test_every_target_is_up_controllers_and_login_nodes_too(sandbox: Cluster, pr
 
 
 @pytest.mark.core
-def test_node_exporter_reads_the_mounts_of_the_host_where_processes_are_hidden(sandbox: Cluster) -> None:
-    """It takes them from /proc/1: its own have other options."""
+def test_node_exporter_reads_host_mounts_although_processes_are_hidden(sandbox: Cluster) -> None:
+    """It reads /proc/1, because its own mounts have other options."""
     assert sees_all_processes(sandbox, "prometheus-node-exporter")
     mounts = "grep -c . /proc/$(pidof prometheus-node-exporter)/root/proc/1/mountinfo"
     user = "setpriv --reuid=prometheus --regid=prometheus --groups=$(getent group busbar-proc | cut -d: -f3)"
     assert sandbox.exec("login", f"{user} {mounts}").stdout == sandbox.exec("login", mounts).stdout
 
 
-def test_metrics_carry_the_node_and_its_hardware(sandbox: Cluster, prometheus: Prometheus) -> None:
+def test_metrics_have_labels_for_node_and_hardware(sandbox: Cluster, prometheus: Prometheus) -> None:
     found = {labels["node"]: labels.get("hardware") for labels, _ in prometheus.query("node_load1")}
     hardware = dict.fromkeys(sandbox.compute, "sandbox_gpu")
     assert found == {"ctl": None, "login": None, **hardware}
@@ -70,7 +70,7 @@ def test_metrics_carry_the_node_and_its_hardware(sandbox: Cluster, prometheus: P
     assert prometheus.value('node_systemd_unit_state{node="ctl",name="slurmctld.service",state="active"}') == 1
 
 
-# Asks for a munge that is newer than any.
+# Requires a munge version that does not exist yet.
 NEWER = """
 import json
 path = "/usr/local/lib/busbar/package_watch.json"
@@ -84,7 +84,7 @@ json.dump(table, open(path, "w"))
 
 
 @pytest.mark.core
-def test_a_package_with_a_known_vulnerability_becomes_a_metric(sandbox: Cluster, prometheus: Prometheus) -> None:
+def test_vulnerable_package_becomes_a_metric(sandbox: Cluster, prometheus: Prometheus) -> None:
     node = sandbox.compute[0]
     query = f'busbar_package_vulnerable{{node="{node}",package="munge"}}'
     assert sandbox.exec(node, "systemctl is-enabled busbar-package-watch.timer").stdout.strip() == "enabled"
@@ -97,24 +97,24 @@ def test_a_package_with_a_known_vulnerability_becomes_a_metric(sandbox: Cluster,
     prometheus.wait(lambda: not prometheus.query(query), "munge is still reported")
 
 
-def test_they_listen_on_the_clusters_network_only(sandbox: Cluster) -> None:
+def test_exporters_listen_only_on_the_cluster_network(sandbox: Cluster) -> None:
     for node, programs in (("ctl", {"prometheus", "prometheus-node"}), (sandbox.compute[0], {"prometheus-node"})):
         found = [line.split() for line in sandbox.exec(node, "ss -Hltnp | grep '\"prometheus'").stdout.splitlines()]
         listening = {words[-1].split('"')[1]: words[3].rpartition(":")[0] for words in found}
-        # Whoever reaches Alertmanager can silence alerts.
+        # Every client of Alertmanager can silence alerts.
         assert listening.pop("prometheus-aler", "127.0.0.1") == "127.0.0.1"
         address = sandbox.exec(node, f"getent ahostsv4 {node} | awk 'NR==1 {{print $1}}'").stdout.strip()
         assert listening == dict.fromkeys(programs, address)
 
 
-def test_a_limited_second_run_changes_nothing_and_drops_nobody(sandbox: Cluster, prometheus: Prometheus) -> None:
+def test_limited_second_run_changes_nothing_and_keeps_all_targets(sandbox: Cluster, prometheus: Prometheus) -> None:
     done = sandbox.playbook("monitoring.yml", "--limit", f"ctl,{sandbox.compute[-1]}", "--diff")
     assert done.returncode == 0, done.stdout
     assert {counts["changed"] for counts in recap(done.stdout).values()} == {0}, done.stdout
     assert {each["labels"]["instance"] for each in prometheus.targets()} >= everybody(sandbox)
 
 
-def test_a_retention_that_does_not_parse_is_refused(sandbox: Cluster) -> None:
+def test_invalid_retention_is_refused(sandbox: Cluster) -> None:
     said = refused(sandbox, "-e", "prometheus_retention_time='3 months'", "-e", "prometheus_retention_size=200G")
     assert "ctl: prometheus_retention_time: '3 months' is not a duration such as" in said
     assert "ctl: prometheus_retention_size: '200G' is not a size such as" in said
@@ -123,7 +123,7 @@ def test_a_retention_that_does_not_parse_is_refused(sandbox: Cluster) -> None:
 
 @pytest.fixture
 def squatter(sandbox: Cluster) -> Iterator[tuple[int, int]]:
-    """Port and pid of a web server that somebody left running on the controller."""
+    """Start a web server on the controller; yields its port and PID."""
     start = "nohup python3 -m http.server --bind 0.0.0.0 9555 >/dev/null 2>&1 & echo $!"
     pid = int(sandbox.exec("ctl", start).stdout)
     sandbox.wait_until(lambda: ":9555" in sandbox.exec("ctl", "ss -Hltn").stdout, "the web server does not listen", 20)
@@ -136,7 +136,7 @@ def squatter(sandbox: Cluster) -> Iterator[tuple[int, int]]:
     says="is held by python3 -m http.server",
     heals="end the program, or choose another port",
 )
-def test_a_port_that_is_taken_is_named_with_its_process(sandbox: Cluster, squatter: tuple[int, int]) -> None:
+def test_port_in_use_is_reported_with_its_process(sandbox: Cluster, squatter: tuple[int, int]) -> None:
     port, pid = squatter
     said = refused(sandbox, "-e", f"{{prometheus_port: {port}}}")
     assert f"prometheus_port: 0.0.0.0 port {port} is held by python3 -m http.server" in said
@@ -152,7 +152,7 @@ def run_rules(sandbox: Cluster, rules: list[dict[str, object]]) -> subprocess.Co
     return sandbox.playbook("monitoring.yml", *ONLY, "-e", json.dumps({"prometheus_rules": groups}))
 
 
-def test_rules_are_loaded_without_a_restart_and_broken_ones_change_nothing(
+def test_rules_are_reloaded_without_restart_and_invalid_rules_change_nothing(
     sandbox: Cluster, prometheus: Prometheus
 ) -> None:
     good: list[dict[str, object]] = [{"record": "site:answer", "expr": "vector(42)"}]
@@ -173,7 +173,7 @@ def test_rules_are_loaded_without_a_restart_and_broken_ones_change_nothing(
     assert sandbox.exec("ctl", PROCESS).stdout == process
 
 
-def test_an_exporter_that_stops_is_noticed(sandbox: Cluster, prometheus: Prometheus) -> None:
+def test_stopped_exporter_is_detected(sandbox: Cluster, prometheus: Prometheus) -> None:
     node = sandbox.compute[-1]
     up = f'up{{job="node",instance="{node}"}}'
     sandbox.exec(node, "systemctl stop prometheus-node-exporter")
@@ -184,8 +184,8 @@ def test_an_exporter_that_stops_is_noticed(sandbox: Cluster, prometheus: Prometh
     prometheus.wait(lambda: prometheus.value(up) == 1, f"{node} is still down")
 
 
-def test_passwords_of_further_scrapes_are_read_by_no_user_and_shown_in_no_diff(sandbox: Cluster) -> None:
-    """One goes to a file of its own; for the other Prometheus knows no file, so that users do not read the whole."""
+def test_passwords_of_additional_scrapes_are_private_and_hidden_in_diffs(sandbox: Cluster) -> None:
+    """One is in its own file; Prometheus has no file option for the other, so users cannot read the configuration."""
     access = {"basic_auth": {"username": "u", "password": "hush-hush-1"}}
     found = {"static_configs": [{"targets": ["127.0.0.1:9"]}], "proxy_url": "http://u:hush-hush-2@127.0.0.1:9"}
     config = "/etc/prometheus/prometheus.yml"

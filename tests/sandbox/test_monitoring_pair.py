@@ -1,4 +1,4 @@
-"""Two hosts that watch the cluster and each other: one message for one fault, whichever of them is left."""
+"""Tests of two monitoring hosts that watch the cluster and each other: one message per fault, from either host."""
 
 from __future__ import annotations
 
@@ -19,14 +19,15 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.proves("prometheus", "alertmanager")]
 
 PAIR = ("ctl", "login")
-# What is long for people is short for a test. The receiver is on a host that is none of the pair.
+# Intervals are shortened for the test. The receiver is not on a host of the pair.
 SITE: dict[str, Any] = {
-    # There is no Slurm here.
+    # This cluster has no Slurm.
     "slurm_metrics_source": "none",
     "alertmanager_receivers": {"people": [{"webhook": {"url": f"http://gpu1:{HTTP_PORT}/people"}}]},
     "alertmanager_routes": {"critical": "people", "warning": "people", "info": "none"},
     "alertmanager_group_wait": "2s",
-    # More than PEER_TIMEOUT_S, as with the default: while one waits for the other, its view of a group is of before.
+    # Longer than PEER_TIMEOUT_S, as by default: while one instance waits for the other, its view of a group is
+    # outdated.
     "alertmanager_group_interval": "20s",
     "prometheus_alerts": {
         "ClockNotSynchronised": {"enabled": False},
@@ -35,13 +36,13 @@ SITE: dict[str, Any] = {
     },
 }
 FAULT = "systemd-run --quiet --wait --unit {0} false; systemctl is-failed {0}"
-# An Alertmanager waits so long for the one before it in the list to tell: --cluster.peer-timeout.
+# The time that an Alertmanager waits for the previous instance in the list: --cluster.peer-timeout.
 PEER_TIMEOUT_S = 15
 
 
 @pytest.fixture(scope="module")
 def cluster(sandbox_name: str) -> Iterator[Cluster]:
-    """A sandbox with a pair in the group monitoring; the rest of a site is not needed."""
+    """Return a sandbox with two hosts in the group monitoring, without the other services of a site."""
     one = Cluster(f"{sandbox_name}-pair")
     made = one.busbar("sandbox", "up", "--name", one.name, "--compute", "1", "--gpus", "1")
     assert made.returncode == 0, made.stderr
@@ -58,7 +59,7 @@ def cluster(sandbox_name: str) -> Iterator[Cluster]:
 
 @pytest.fixture(scope="module")
 def sink(cluster: Cluster) -> Iterator[Sink]:
-    """The receiver that people read."""
+    """Return the receiver of all messages."""
     sink = Sink(cluster, "gpu1")
     yield sink
     sink.stop()
@@ -75,7 +76,7 @@ def load_address(one: Cluster, node: str) -> str:
 
 
 def told_of(sink: Sink, text: str, status: str = "firing") -> list[dict[str, Any]]:
-    """The messages about alerts in which a text stands."""
+    """Return the messages with alerts whose labels contain a text."""
     return [
         message
         for message in sink.messages()
@@ -84,7 +85,7 @@ def told_of(sink: Sink, text: str, status: str = "firing") -> list[dict[str, Any
 
 
 def said_by_both(sink: Sink, text: str) -> list[str]:
-    """Who sent the same message about an alert in which a text stands, if both did."""
+    """Return the senders of an identical message about such an alert, if both sent it."""
     said: dict[str, set[str]] = {}
     for message in told_of(sink, text):
         alerts = sorted((alert["fingerprint"], alert["status"]) for alert in message["body"]["alerts"])
@@ -93,7 +94,7 @@ def said_by_both(sink: Sink, text: str) -> list[str]:
 
 
 def gives(asked: Prometheus, expression: str, value: float) -> bool:
-    # One that has just begun answers 503 until it has read its past.
+    # A starting Prometheus answers 503 until it has replayed its WAL.
     with contextlib.suppress(OSError):
         return asked.value(expression) == value
     return False
@@ -103,7 +104,7 @@ def fires_on(one: Cluster, node: str, text: str) -> bool:
     return any(text in json.dumps(labels) for labels, _ in prometheus(one, node).query('ALERTS{alertstate="firing"}'))
 
 
-def test_both_scrape_all_and_the_alertmanagers_are_one(cluster: Cluster) -> None:
+def test_both_scrape_all_targets_and_alertmanagers_form_a_cluster(cluster: Cluster) -> None:
     for node in PAIR:
         asked = prometheus(cluster, node)
         asked.wait(partial(gives, asked, 'count(up{job="node"} == 1)', 3), "not all are scraped", 90)
@@ -114,12 +115,13 @@ def test_both_scrape_all_and_the_alertmanagers_are_one(cluster: Cluster) -> None
     assert {counts["changed"] for counts in recap(done.stdout).values()} == {0}, done.stdout[-3000:]
 
 
-def test_one_fault_that_both_see_is_one_message(cluster: Cluster, sink: Sink) -> None:
+def test_fault_seen_by_both_is_sent_once(cluster: Cluster, sink: Sink) -> None:
     cluster.exec("gpu1", FAULT.format("busbar-first-fault"))
     for node in PAIR:
         prometheus(cluster, node).wait(partial(fires_on, cluster, node, "busbar-first-fault"), "it does not fire", 60)
     sink.wait_for(lambda: told_of(sink, "busbar-first-fault") != [], "nobody is told", 90)
-    # Longer than the second one waits for the first to tell: nothing can be waited for that must not come.
+    # Longer than the second instance waits for the first; there is no condition to wait for, because nothing must
+    # happen.
     began = time.monotonic()
     while time.monotonic() - began < 2 * PEER_TIMEOUT_S:
         assert len(told_of(sink, "busbar-first-fault")) == 1
@@ -127,7 +129,7 @@ def test_one_fault_that_both_see_is_one_message(cluster: Cluster, sink: Sink) ->
         time.sleep(1)
 
 
-def test_a_silence_made_on_one_holds_on_the_other(cluster: Cluster) -> None:
+def test_silence_is_replicated_to_the_other_host(cluster: Cluster) -> None:
     amtool = "amtool --alertmanager.url=http://{} "
     header = "--http.config.file=/run/amtool.yml"
     password = (cluster.state / "secrets/monitoring.password").read_text("utf-8").strip()
@@ -141,7 +143,7 @@ def test_a_silence_made_on_one_holds_on_the_other(cluster: Cluster) -> None:
     cluster.wait_until(lambda: number in cluster.exec("login", asked).stdout, "the other one does not know it", 60)
 
 
-def test_when_one_is_gone_the_other_tells_of_it_and_of_all_else_once(
+def test_remaining_host_reports_the_lost_one_and_other_faults_once(
     cluster: Cluster, sink: Sink, record_property: Callable[[str, object], None]
 ) -> None:
     cluster.exec(
@@ -158,7 +160,7 @@ def test_when_one_is_gone_the_other_tells_of_it_and_of_all_else_once(
         began = time.monotonic()
         sink.wait_for(lambda: told_of(sink, "busbar-second-fault") != [], "nobody is told", 90)
         record_property("told of a fault after, s", round(time.monotonic() - began))
-        # The past as well: from before the other one died until now, without a gap of more than two scrapes.
+        # History is complete, too: from before the failure until now, without a gap of more than two scrapes.
         now = time.time()
         past = now - died + 30
         curve = left.get(
@@ -171,7 +173,7 @@ def test_when_one_is_gone_the_other_tells_of_it_and_of_all_else_once(
         cluster.exec("ctl", "systemctl start prometheus prometheus-alertmanager")
 
 
-def test_the_one_that_comes_back_is_one_of_two_again_and_only_one_tells(cluster: Cluster, sink: Sink) -> None:
+def test_recovered_host_rejoins_and_faults_are_sent_once(cluster: Cluster, sink: Sink) -> None:
     for node in PAIR:
         asked = prometheus(cluster, node)
         asked.wait(partial(gives, asked, "min(alertmanager_cluster_members)", 2), "no cluster", 90)
@@ -186,7 +188,7 @@ def test_the_one_that_comes_back_is_one_of_two_again_and_only_one_tells(cluster:
         time.sleep(1)
 
 
-def test_a_third_host_is_refused_before_anything_changes(cluster: Cluster) -> None:
+def test_third_host_is_refused_before_any_change(cluster: Cluster) -> None:
     more: dict[str, Any] = {"all": {"children": {"monitoring": {"hosts": {"gpu1": {}}}}}}
     third = cluster.state / "third.yml"
     third.write_text(json.dumps(more), "utf-8")

@@ -1,7 +1,7 @@
-"""Checks of single nodes through Slurm: simulated programs print what the real ones would, the rest is real.
+"""Tests of single-node checks in Slurm: simulated programs print the output of the real ones, the rest is real.
 
-There is no GPU in a sandbox. What stands for p2pBandwidthLatencyTest is a script that prints figures of our own make in
-that program's format, and says so; a node whose file of faults names a cell prints a third there.
+The sandbox has no GPU. A script replaces p2pBandwidthLatencyTest: it prints synthetic values in that program's format,
+and says so; cells in a node's fault file get a third of the value.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from conftest import Cluster
 
-# What is judged is the speed of cores that others use too: a bad measurement is taken again, and shown as a rerun.
+# The measured CPU cores are shared with other programs: a failed test runs again and is shown as a rerun.
 pytestmark = [
     pytest.mark.proves("validation"),
     pytest.mark.grows,
@@ -42,7 +42,7 @@ CHECKS = json.dumps(
         "validation_node_checks": ["p2p", "dcgm_diag"],
         "validation_p2p_binary": P2P,
         "validation_dcgm_diag_binary": DCGMI,
-        # Not what this is about: small, short, and with a floor that a busy machine reaches as well.
+        # Not tested here: small, short, and with a floor that a busy machine reaches as well.
         "validation_max_bytes": "1M",
         "validation_seconds_per_size": 0.2,
         "validation_floor_gbs": 0.001,
@@ -52,7 +52,7 @@ CHECKS = json.dumps(
 
 @pytest.fixture(scope="module")
 def programs(sandbox: Cluster) -> Iterator[Cluster]:
-    """The sandbox with the simulated programs on its compute nodes; they are gone afterwards."""
+    """Install the simulated programs on the sandbox's compute nodes; they are removed at the end."""
     sandbox.wait_idle()
     for node in sandbox.compute:
         for path, text in PROGRAMS.items():
@@ -63,7 +63,7 @@ def programs(sandbox: Cluster) -> Iterator[Cluster]:
 
 
 def validate(cluster: Cluster, *arguments: str) -> tuple[subprocess.CompletedProcess[str], dict[str, Any]]:
-    """Run the validation with the checks, and return what it said and the report that it left."""
+    """Run the validation with the checks, and return its output and report."""
     latest = cluster.state / "reports/latest"
     before = latest.resolve()
     given = ("-t", "validation_run,validation_install", "-e", CHECKS, *arguments)
@@ -72,7 +72,7 @@ def validate(cluster: Cluster, *arguments: str) -> tuple[subprocess.CompletedPro
     return done, as_json((latest / "report.json").read_text(encoding="utf-8"))
 
 
-def test_healthy_nodes_pass_each_check_with_a_line_of_its_own(programs: Cluster) -> None:
+def test_healthy_nodes_pass_each_check_with_a_line_per_check(programs: Cluster) -> None:
     done, report = validate(programs)
     assert done.returncode == PASS, done.stdout + done.stderr
     kinds = {test["name"]: (test["kind"], test["verdict"]) for test in report["tests"]}
@@ -90,7 +90,7 @@ def test_healthy_nodes_pass_each_check_with_a_line_of_its_own(programs: Cluster)
     assert f'name="{test["name"]}"' in (latest / "junit.xml").read_text(encoding="utf-8")
 
 
-def test_one_cell_at_a_third_fails_its_node_and_the_others_are_judged(programs: Cluster) -> None:
+def test_slow_cell_fails_its_node_and_others_are_judged(programs: Cluster) -> None:
     bad, *good = sorted(programs.compute, reverse=True)
     programs.exec(bad, f"touch {SLOW}")
     try:
@@ -107,7 +107,7 @@ def test_one_cell_at_a_third_fails_its_node_and_the_others_are_judged(programs: 
     assert not any(bad in test["nodes"] for test in report["tests"] if test["stage"] == "cluster")
 
 
-def test_a_diagnosis_that_does_not_run_is_not_a_pass_and_keeps_nobody_out(programs: Cluster) -> None:
+def test_diagnosis_that_does_not_run_is_not_a_pass_and_drains_no_node(programs: Cluster) -> None:
     mute = json.dumps({"validation_dcgm_diag_binary": "/bin/true", "validation_node_checks": ["dcgm_diag"]})
     done, report = validate(programs, "-e", mute)
     assert done.returncode == INCONCLUSIVE, done.stdout + done.stderr

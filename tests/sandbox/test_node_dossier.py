@@ -1,4 +1,4 @@
-"""All that is known of a node, from everywhere it is kept, and which nodes fail again and again."""
+"""Tests of the node dossier from all sources, and of the list of repeatedly failing nodes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NODE = "gpu2"
 
 
 def show(sandbox: Cluster, *options: str, code: int = 0) -> dict[str, Any]:
-    """The dossier of the node."""
+    """Return the dossier of the node."""
     done = sandbox.busbar("node", "show", NODE, "--name", sandbox.name, "--format", "json", *options)
     assert done.returncode == code, done.stdout + done.stderr
     found: dict[str, Any] = as_json(done.stdout)
@@ -32,7 +32,7 @@ def show(sandbox: Cluster, *options: str, code: int = 0) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def failed(sandbox: Cluster) -> str:
-    """A job that the node ended by going down, after the health check had drained and given it back."""
+    """Create a job that failed because its node went down, after the health check had drained and resumed the node."""
     sandbox.wait_idle()
     try:
         sandbox.exec(NODE, recording(LOST.replace("gpu1", NODE)))
@@ -52,7 +52,7 @@ def failed(sandbox: Cluster) -> str:
     return job
 
 
-def test_everything_is_in_one_place(sandbox: Cluster, failed: str) -> None:
+def test_dossier_combines_all_sources(sandbox: Cluster, failed: str) -> None:
     found = show(sandbox)
     assert found["not_known"] == {}
     assert found["slurm"]["state"] == "idle"
@@ -82,11 +82,11 @@ def test_everything_is_in_one_place(sandbox: Cluster, failed: str) -> None:
 
 
 @pytest.mark.usefixtures("failed")
-def test_all_nodes_at_once_and_the_lemons_among_them(sandbox: Cluster) -> None:
+def test_all_nodes_are_shown_with_repeatedly_failing_nodes(sandbox: Cluster) -> None:
     done = sandbox.busbar("node", "list", "--name", sandbox.name)
     assert done.returncode == 0, done.stdout + done.stderr
     assert [line.split()[0] for line in done.stdout.splitlines()] == sandbox.compute
-    # The controller is asked, and no node.
+    # Queries only the controller, and no node.
     assert "Read states, times out of service and failed jobs  ok=1" in done.stderr
     assert "Read the numbers" not in done.stderr
     points = {each["node"]: each["score"]["points"] for each in listed(sandbox)["nodes"]}
@@ -100,14 +100,12 @@ def test_all_nodes_at_once_and_the_lemons_among_them(sandbox: Cluster) -> None:
 
 
 def listed(sandbox: Cluster) -> dict[str, Any]:
-    """All nodes as data."""
+    """Return all nodes as data."""
     found: dict[str, Any] = as_json(sandbox.busbar("node", "list", "--name", sandbox.name, "--format", "json").stdout)
     return found
 
 
-def test_a_node_without_an_answer_and_a_damaged_report(
-    sandbox: Cluster, faults: Callable[..., None], tmp_path: Path
-) -> None:
+def test_unreachable_node_and_damaged_report(sandbox: Cluster, faults: Callable[..., None], tmp_path: Path) -> None:
     reports = tmp_path / "reports"
     shutil.copytree(sandbox.state / "reports", reports, symlinks=True)
     (reports / "20260101T000000Z").mkdir()
@@ -117,12 +115,12 @@ def test_a_node_without_an_answer_and_a_damaged_report(
     assert set(found["not_known"]) == {NODE, "report 20260101T000000Z"}
     assert found["health"] is None
     assert found["validations"]
-    # Its reports know which machine it was.
+    # Its reports identify the machine.
     assert found["machine"]["source"].startswith("report 20")
     assert found["drains"] is not None
 
 
-def test_a_stranger_is_refused(sandbox: Cluster) -> None:
+def test_unknown_node_is_refused(sandbox: Cluster) -> None:
     done = sandbox.busbar("node", "show", "gpu22", "--name", sandbox.name)
     assert done.returncode == 2
     assert "gpu22: not a compute node of the inventory" in done.stderr

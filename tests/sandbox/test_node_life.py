@@ -1,4 +1,4 @@
-"""A user's job on one node, while others join the cluster, are updated and replaced."""
+"""Tests that a user's job continues on one node while others are added, updated and replaced."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from test_slurm_jobs import sacct, submit, wait_for_state
 
 pytestmark = [pytest.mark.proves("slurm", "ssh", "validation"), pytest.mark.grows]
 
-# Far more than a second, since a machine that many tests share may stop everything for a while.
+# Much longer than a second, since a shared machine may pause for a while.
 LARGEST_GAP_S = 15
 NO_REBOOT = ("-e", "update_nodes_reboot=never")
 
 
-def test_a_job_is_unbroken_while_other_nodes_are_added_updated_and_replaced(sandbox: Cluster) -> None:
+def test_job_continues_while_other_nodes_are_added_updated_and_replaced(sandbox: Cluster) -> None:
     sandbox.wait_idle()
     new = f"gpu{len(sandbox.compute) + 1}"
     output = f"/shared/home/alice/life-{sandbox.name}"
@@ -32,7 +32,7 @@ def test_a_job_is_unbroken_while_other_nodes_are_added_updated_and_replaced(sand
         done = sandbox.busbar("provision", "update_nodes", "-i", str(sandbox.inventory), *update)
         assert done.returncode == 0, done.stdout + done.stderr
         assert OTHER not in recap(done.stdout)
-        # The same machine: what another one is asked for besides is tested where nodes are replaced.
+        # The same machine; the tests of replace_node cover a new one.
         done = replace(sandbox, "-e", "replace_node_same_machine=true", *QUICK, node=NODE)
         assert done.returncode == 0, done.stdout + done.stderr
         states = dict.fromkeys(sandbox.compute, "idle") | {OTHER: "mix"}

@@ -1,6 +1,6 @@
-"""NVIDIA's programs from the distribution's own non-free section, really installed on a node, and gone again.
+"""Tests of NVIDIA's programs from the distribution's non-free section, really installed on a node and removed again.
 
-The CUDA toolkit is left out: 92 packages of 1.9 GB, 5.1 GB on disk (Debian 13), for what NCCL's 228 MB already show.
+The CUDA toolkit is not tested: 92 packages of 1.9 GB, 5.1 GB on disk (Debian 13), while NCCL's 228 MB suffice.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ PLAY = [
     },
 ]
 SOURCES = "/etc/apt/sources.list.d/busbar-components.sources"
-# What the libraries themselves say, by their own interface. NVML: 9 is that no driver is loaded.
+# Queries the libraries through their own API. NVML returns 9 if no driver is loaded.
 ASK = """
 import ctypes, json
 nvml = ctypes.CDLL("libnvidia-ml.so.1")
@@ -53,7 +53,7 @@ print(json.dumps([nvml.nvmlInit_v2(), nccl.ncclGetVersion(ctypes.byref(number)),
 
 @pytest.fixture(scope="module")
 def install(sandbox: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., dict[str, int]]]:
-    """Run the installation; the node has the packages that it had, at the end, and its simulated GPUs."""
+    """Return a function that installs the packages; packages and simulated GPUs of the node are restored at the end."""
     playbook: Path = tmp_path_factory.mktemp("nvidia") / "distribution.yml"
     playbook.write_text(json.dumps(PLAY))
     listing = "dpkg-query -W -f '${Package}\\n'"
@@ -77,11 +77,11 @@ def install(sandbox: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 @pytest.fixture(scope="module")
 def installed(install: Callable[..., dict[str, int]]) -> dict[str, int]:
-    """The first run."""
+    """Return the result of the first run."""
     return install()
 
 
-def test_all_are_installed_from_non_free(installed: dict[str, int], sandbox: Cluster) -> None:
+def test_all_packages_come_from_non_free(installed: dict[str, int], sandbox: Cluster) -> None:
     assert installed["changed"] == 2
     shown = sandbox.exec(NODE, f"dpkg-query -W -f '${{db:Status-Status}} ${{Section}}\\n' {' '.join(WANTED)}").stdout
     states = [line.split() for line in shown.splitlines()]
@@ -90,7 +90,7 @@ def test_all_are_installed_from_non_free(installed: dict[str, int], sandbox: Clu
 
 
 @pytest.mark.usefixtures("installed")
-def test_the_libraries_answer(sandbox: Cluster) -> None:
+def test_libraries_answer(sandbox: Cluster) -> None:
     nvml, status, version = as_json(sandbox.exec(NODE, f"python3 -c '{ASK}'").stdout)
     assert nvml == 9
     assert status == 0
@@ -99,7 +99,7 @@ def test_the_libraries_answer(sandbox: Cluster) -> None:
 
 
 @pytest.mark.usefixtures("installed")
-def test_the_programs_run_and_the_simulated_one_stays_first(sandbox: Cluster) -> None:
+def test_programs_run_and_the_simulated_one_takes_precedence(sandbox: Cluster) -> None:
     real = sandbox.exec(NODE, "/usr/bin/nvidia-smi", check=False)
     assert real.returncode
     assert "communicate with the NVIDIA driver" in real.stdout

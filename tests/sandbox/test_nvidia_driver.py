@@ -1,4 +1,4 @@
-"""The driver's packages from a signed repository: installed, pinned, held, changed in step; and a node's reboot."""
+"""Tests of driver packages from a signed repository: installed, pinned, held, changed together; and of a reboot."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.proves("nvidia_driver", "nvidia_repository")
 
 NODE = "gpu1"
 OLD, NEW = "570.133.20", "580.95.05"
-# Its module is not built, and the package's script ends with what DKMS says, until this file is there.
+# Until this file exists, its module build fails and the package's script ends with DKMS's error.
 BROKEN, CURED = "590.48.01", "/run/busbar-test-dkms"
 RECORDING = "/etc/simulated-gpus.xml"
 REBOOT = "/usr/local/sbin/simulated-reboot"
@@ -36,9 +36,9 @@ HARDWARE = {
     }
 }
 UNIT = "[Service]\nExecStart=/bin/sleep infinity\n[Install]\nWantedBy=multi-user.target\n"
-# What apt knows when nobody pins: the newest version wins.
+# apt's priorities without a pin: the newest version wins.
 SHOWN = "dpkg-query -W -f '${Package} ${Version} ${Status}\\n' 'nvidia-*' 'libnvidia-*' libcuda1 2>/dev/null"
-# What the packages of the modules stand for here: a module with a version in it, which the stand-in reads.
+# The content of the module packages: a module file with a version, read by the replaced modinfo.
 MODINFO = """cat >/usr/local/sbin/modinfo <<'END'
 #!/bin/sh
 [ "$1 $2" = "-F version" ] && exec sed -n 's/^version=//p' "$3"
@@ -56,7 +56,7 @@ SCRIPTS = {
 """
 }
 JOINED = "<state>Completed</state><status>Success</status>"
-# Puts the node's packages, repositories, settings and services back.
+# Restores the node's packages, repositories, settings and services.
 CLEAN = f"""
 systemctl disable --now nvidia-persistenced nvidia-fabricmanager 2>/dev/null
 names=$({SHOWN} | grep ' ok installed$' | cut -d' ' -f1)
@@ -68,7 +68,7 @@ systemctl daemon-reload
 
 
 def driver(version: str, kernel: str = "none") -> list[Package]:
-    """The packages of one version, as NVIDIA's repository for Debian has them, with a module for a kernel."""
+    """Return the packages of one version as in NVIDIA's repository for Debian, with a module for a kernel."""
     module = {f"/lib/modules/{kernel}/updates/dkms/nvidia.ko": f"version={version}\n"}
     old = version == OLD
     fabric, nscq = (
@@ -88,7 +88,7 @@ def driver(version: str, kernel: str = "none") -> list[Package]:
 
 @pytest.fixture(scope="module")
 def repository(sandbox: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
-    """A repository with two branches, served from ctl; the node is as before when the tests are over."""
+    """Serve a repository with two branches from ctl; the node is restored at the end."""
     made = Repository(tmp_path_factory.mktemp("cuda"))
     kernel = sandbox.exec(NODE, "uname -r").stdout.strip()
     include = {f"/lib/modules/{kernel}/build/include/config": ""}
@@ -110,7 +110,7 @@ def repository(sandbox: Cluster, tmp_path_factory: pytest.TempPathFactory) -> It
 
 
 def run(sandbox: Cluster, repository: dict[str, Any], *options: str, **settings: Any) -> Any:  # noqa: ANN401 - as given
-    """Run the playbook for the node with the HGX hardware; returns exit code, output and what changed."""
+    """Run the playbook for the node with the HGX hardware; return exit code, output and number of changes."""
     given: dict[str, Any] = {
         "nvidia_driver_source": "nvidia",
         "__nvidia_driver_hardware": HARDWARE,
@@ -124,13 +124,13 @@ def run(sandbox: Cluster, repository: dict[str, Any], *options: str, **settings:
     given |= {f"nvidia_driver_{key}": value for key, value in settings.items()}
     done = sandbox.playbook("nvidia.yml", "--limit", NODE, "-e", json.dumps(given), *options)
     counts = recap(done.stdout).get(NODE, {})
-    # Lines are broken and quotes doubled as YAML has it.
+    # YAML output breaks lines and doubles quotes.
     told = " ".join((done.stdout + done.stderr).split()).replace("''", "'")
     return done.returncode, told, counts.get("changed", 0)
 
 
 def installed(sandbox: Cluster) -> dict[str, str]:
-    """The driver's installed packages with their versions, without the package's revision."""
+    """Return the driver's installed packages with their versions, without the package revision."""
     lines = sandbox.exec(NODE, SHOWN, check=False).stdout.splitlines()
     return {line.split()[0]: line.split()[1].removesuffix("-1") for line in lines if line.endswith("ok installed")}
 
@@ -140,16 +140,16 @@ def expected(version: str) -> dict[str, str]:
 
 
 def load(sandbox: Cluster, version: str) -> None:
-    """Let the simulated driver be of a version."""
+    """Set the version of the simulated driver."""
     sandbox.exec(NODE, f"sed -i 's|<driver_version>.*</|<driver_version>{version}</|' {RECORDING}")
 
 
 def fabric(sandbox: Cluster, words: str) -> None:
-    """Let the simulated GPUs say how they have joined their fabric."""
+    """Set the fabric state that the simulated GPUs report."""
     sandbox.exec(NODE, f"sed -i 's|<fabric>.*</fabric>|<fabric>{words}</fabric>|' {RECORDING}")
 
 
-def test_another_signature_is_refused_and_nothing_changes(sandbox: Cluster, repository: dict[str, Any]) -> None:
+def test_wrong_signature_is_refused_and_nothing_changes(sandbox: Cluster, repository: dict[str, Any]) -> None:
     before = sandbox.exec(NODE, "find /etc/apt -type f | sort").stdout
     repository["made"].resign(repository["other"])
     code, output, _ = run(sandbox, repository, version=OLD)
@@ -160,7 +160,7 @@ def test_another_signature_is_refused_and_nothing_changes(sandbox: Cluster, repo
     assert sandbox.exec(NODE, "find /etc/apt -type f | sort").stdout == before
 
 
-def test_check_mode_tells_what_a_container_would_get(sandbox: Cluster, repository: dict[str, Any]) -> None:
+def test_check_mode_shows_the_packages_of_a_container(sandbox: Cluster, repository: dict[str, Any]) -> None:
     code, output, changed = run(sandbox, repository, "--check", "--diff", version=OLD, kernel_parts="auto")
     assert code == 0, output
     assert changed > 0
@@ -171,7 +171,7 @@ def test_check_mode_tells_what_a_container_would_get(sandbox: Cluster, repositor
 
 
 @pytest.mark.scenario
-def test_the_declared_version_is_installed_and_held(sandbox: Cluster, repository: dict[str, Any]) -> None:
+def test_declared_version_is_installed_and_held(sandbox: Cluster, repository: dict[str, Any]) -> None:
     code, output, _ = run(sandbox, repository, version=OLD, module_parameters={"nvidia": {"NVreg_Test": True}})
     assert code == 2, output
     assert installed(sandbox) == expected(OLD)
@@ -182,7 +182,7 @@ def test_the_declared_version_is_installed_and_held(sandbox: Cluster, repository
     assert "\nblacklist nouveau\n" in options
     assert "\noptions nvidia NVreg_Test=1\n" in options
     assert set(sandbox.exec(NODE, "apt-mark showhold").stdout.split()) == set(expected(OLD))
-    # Neither the hold alone nor the pin alone lets it go, while the repository has something newer.
+    # Both the hold alone and the pin alone prevent the upgrade to a newer version in the repository.
     assert BROKEN in sandbox.exec(NODE, "apt-cache madison nvidia-driver-cuda").stdout
     for upgrade in ("dist-upgrade", "--ignore-hold dist-upgrade", "--ignore-hold install nvidia-driver-cuda"):
         assert BROKEN not in sandbox.exec(NODE, f"apt-get -s {upgrade}").stdout
@@ -192,7 +192,7 @@ def test_the_declared_version_is_installed_and_held(sandbox: Cluster, repository
     assert BROKEN in sandbox.exec(NODE, unpinned % "--ignore-hold").stdout
 
 
-def test_a_second_run_changes_nothing_and_starts_what_waits(sandbox: Cluster, repository: dict[str, Any]) -> None:
+def test_second_run_changes_nothing_except_starting_services(sandbox: Cluster, repository: dict[str, Any]) -> None:
     settings = {"version": OLD, "module_parameters": {"nvidia": {"NVreg_Test": True}}}
     load(sandbox, OLD)
     code, output, changed = run(sandbox, repository, **settings)
@@ -208,7 +208,7 @@ def test_a_second_run_changes_nothing_and_starts_what_waits(sandbox: Cluster, re
     says="wrong fabric state (found In Progress, expected Completed)",
     heals="run again when the fabric manager is up",
 )
-def test_gpus_outside_of_their_fabric_end_the_run(sandbox: Cluster, repository: dict[str, Any]) -> None:
+def test_gpus_outside_their_fabric_fail_the_run(sandbox: Cluster, repository: dict[str, Any]) -> None:
     fabric(sandbox, "<state>In Progress</state><status>N/A</status>")
     code, output, _ = run(sandbox, repository, version=OLD, fabric_timeout=5)
     fabric(sandbox, JOINED)
@@ -221,7 +221,7 @@ def test_gpus_outside_of_their_fabric_end_the_run(sandbox: Cluster, repository: 
     says="has no kernel module for the running kernel",
     heals="build the module as its log says, run again",
 )
-def test_a_kernel_without_its_module_ends_the_run_with_the_log(sandbox: Cluster, repository: dict[str, Any]) -> None:
+def test_missing_kernel_module_fails_the_run_with_the_log(sandbox: Cluster, repository: dict[str, Any]) -> None:
     module, log = "/lib/modules/$(uname -r)/updates/dkms/nvidia.ko", f"/var/lib/dkms/nvidia/{OLD}/build"
     sandbox.exec(NODE, f"mv {module} {module}.gone; mkdir -p {log}; echo 'make: *** Error 2' >{log}/make.log")
     try:
@@ -238,9 +238,7 @@ def test_a_kernel_without_its_module_ends_the_run_with_the_log(sandbox: Cluster,
     says="the build failed; last lines of ",
     heals="fix the error in the log, run again",
 )
-def test_a_build_that_fails_in_the_package_is_reported_with_its_log(
-    sandbox: Cluster, repository: dict[str, Any]
-) -> None:
+def test_failed_module_build_is_reported_with_its_log(sandbox: Cluster, repository: dict[str, Any]) -> None:
     code, output, _ = run(sandbox, repository, version=BROKEN)
     assert code == 2, output
     assert (
@@ -256,7 +254,7 @@ def test_a_build_that_fails_in_the_package_is_reported_with_its_log(
     sandbox.wait_idle()
 
 
-def test_a_driver_is_not_replaced_under_a_job(sandbox: Cluster, repository: dict[str, Any]) -> None:
+def test_driver_is_not_replaced_while_a_job_runs(sandbox: Cluster, repository: dict[str, Any]) -> None:
     sandbox.wait_idle()
     number = sandbox.exec(
         "login", f"sbatch --parsable -w {NODE} -n1 --mem=64 -o /dev/null --wrap 'sleep 600'", user="alice"
@@ -275,7 +273,9 @@ def test_a_driver_is_not_replaced_under_a_job(sandbox: Cluster, repository: dict
     sandbox.wait_idle()
 
 
-def test_fabric_manager_goes_up_and_back_with_the_driver(sandbox: Cluster, repository: dict[str, Any]) -> None:
+def test_fabric_manager_is_upgraded_and_downgraded_with_the_driver(
+    sandbox: Cluster, repository: dict[str, Any]
+) -> None:
     code, output, changed = run(sandbox, repository, "--check", branch="580", version="")
     assert (code, changed > 0) == (0, True), output
     assert installed(sandbox) == expected(OLD)
@@ -295,17 +295,17 @@ def test_fabric_manager_goes_up_and_back_with_the_driver(sandbox: Cluster, repos
 
 
 class Release(threading.Thread):
-    """Lets the job of the node end, once the node is draining."""
+    """Ends the job of the node once the node is draining."""
 
     def __init__(self, sandbox: Cluster, release: str) -> None:
-        """Take the file that the job waits for."""
+        """Store the file that the job waits for."""
         super().__init__()
         self.sandbox, self.release = sandbox, release
         self.drained_with_job = False
         self.over = threading.Event()
 
     def run(self) -> None:
-        """Watch until that has happened, or the test is over."""
+        """Watch until the node is draining, or the test is over."""
         while not self.over.wait(0.5):
             if self.sandbox.node_states().get(NODE) == "drng":
                 self.drained_with_job = True
@@ -313,8 +313,8 @@ class Release(threading.Thread):
                 return
 
 
-def test_a_node_is_drained_rebooted_checked_and_resumed(sandbox: Cluster, repository: dict[str, Any]) -> None:
-    """The reboot is simulated: a container that goes down takes the other containers' cgroups with it on some hosts."""
+def test_node_is_drained_rebooted_checked_and_resumed(sandbox: Cluster, repository: dict[str, Any]) -> None:
+    """The reboot is simulated: on some hosts a stopping container removes the other containers' cgroups."""
     sandbox.wait_idle()
     release = "/var/tmp/release-the-job"  # noqa: S108 - of a node of the sandbox
     say = f"sed -i 's|<driver_version>.*</|<driver_version>{NEW}</|' {RECORDING}"
@@ -335,7 +335,7 @@ def test_a_node_is_drained_rebooted_checked_and_resumed(sandbox: Cluster, reposi
         sandbox.exec("ctl", f"scancel {number}", check=False)
         sandbox.exec(NODE, f"rm -f {release}")
     assert code == 0, output
-    # The job was waited for, and not killed.
+    # The run waited for the job and did not kill it.
     assert watch.drained_with_job
     assert "JobState=COMPLETED" in sandbox.exec("ctl", f"scontrol show job {number}").stdout
     assert installed(sandbox) == expected(NEW)
@@ -344,7 +344,7 @@ def test_a_node_is_drained_rebooted_checked_and_resumed(sandbox: Cluster, reposi
 
 
 def simulate_reboot(sandbox: Cluster, script: str) -> None:
-    """Write the command that stands in for a reboot: it counts as a new boot, and does what the script says."""
+    """Write the simulated reboot command: it runs the script and changes the boot time."""
     text = f"#!/bin/sh\n{script}\ndate +%s%N >{BOOTS}\n"
     sandbox.exec(NODE, f"cat > {REBOOT} <<'END'\n{text}END\nchmod +x {REBOOT}; date +%s%N >{BOOTS}")
 
@@ -358,8 +358,8 @@ def running(sandbox: Cluster) -> list[str]:
     says="failed: after the reboot the driver ",
     heals="run again; the node stays drained until it is right",
 )
-def test_a_node_that_fails_its_check_stays_drained(sandbox: Cluster, repository: dict[str, Any]) -> None:
-    # Says that it has booted, and comes back with the driver of before.
+def test_node_that_fails_its_check_stays_drained(sandbox: Cluster, repository: dict[str, Any]) -> None:
+    # Simulates a boot with the previous driver.
     simulate_reboot(sandbox, "true")
     code, output, _ = run(
         sandbox,
@@ -373,7 +373,7 @@ def test_a_node_that_fails_its_check_stays_drained(sandbox: Cluster, repository:
     reason = f"busbar: NVIDIA driver {OLD} failed: after the reboot the driver {NEW} is loaded, {OLD} is declared"
     assert sandbox.exec("ctl", f"sinfo -h -n {NODE} -o '%T|%E'").stdout.strip() == f"drained|{reason}"
     assert f"{NODE}: check | Fail if the loaded driver is not the declared version: after the reboot" in output
-    # An admin's own reason is never touched, and the node is not put back.
+    # The drain reason of an admin is kept, and the node is not resumed.
     sandbox.exec("ctl", f"scontrol update nodename={NODE} state=drain reason='cable, Meyer'")
     simulate_reboot(sandbox, f"sed -i 's|<driver_version>.*</|<driver_version>{OLD}</|' {RECORDING}")
     code, output, _ = run(

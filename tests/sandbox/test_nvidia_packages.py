@@ -1,4 +1,4 @@
-"""CUDA, DCGM and the container toolkit, from a signed repository of tiny packages with the real names."""
+"""Tests of CUDA, DCGM and the container toolkit from a signed repository of tiny packages with the real names."""
 
 from __future__ import annotations
 
@@ -36,20 +36,20 @@ while True:
 DCGM_UNIT = "[Service]\nExecStart=/usr/bin/nv-hostengine\n[Install]\nWantedBy=multi-user.target\n"
 NCCL = ("libnccl2", "libnccl-dev")
 CONTAINER = ("libnvidia-container1", "libnvidia-container-tools")
-# What must be as before when something is refused, and at the end.
+# Must be unchanged after a refusal, and at the end.
 STATE = """dpkg-query -W -f '${Package} ${Version} ${Status}\\n'; ls -l /usr/local/cuda /etc/alternatives/cuda 2>&1
 find /etc/{apt,profile.d,lmod,systemd/system} /var/lib/apt/lists -not -path '*/partial*' -not -name auxfiles | sort"""
 
 
 class Play(Protocol):
-    """Runs the three roles; the caller judges the exit code."""
+    """Runs the three roles; the caller checks the exit code."""
 
     def __call__(self, *arguments: str, **changes: object) -> CompletedProcess[str]:
-        """Run with further arguments and with other declarations."""
+        """Run with additional arguments and changed options."""
 
 
 def toolkit(release: str, patch: str, *depends: str) -> Package:
-    """A toolkit that offers itself for /usr/local/cuda, as NVIDIA's do."""
+    """Return a toolkit that registers an alternative for /usr/local/cuda, as NVIDIA's do."""
     folder = f"/usr/local/cuda-{release}"
     offer = f"update-alternatives --install /usr/local/cuda cuda {folder} {release.replace('.', '')}"
     return Package(
@@ -65,7 +65,7 @@ def toolkit(release: str, patch: str, *depends: str) -> Package:
 
 
 def dcgm(version: str) -> list[Package]:
-    """DCGM 4, which excludes DCGM 3."""
+    """Return DCGM 4, which conflicts with DCGM 3."""
     clash = {"Conflicts": DCGM}
     files = {"/usr/bin/nv-hostengine": HOST_ENGINE, "/usr/lib/systemd/system/nvidia-dcgm.service": DCGM_UNIT}
     names = [f"{DCGM}-4-{part}" for part in ("proprietary", "cuda13", "proprietary-cuda13")]
@@ -77,14 +77,14 @@ def packages() -> list[Package]:
     found += [Package(name, version) for name in NCCL for version in ("2.26.2-1+cuda12.8", "2.27.7-1+cuda13.0")]
     found += [Package(name, version) for name in CONTAINER for version in ("1.17.8-1", "1.18.0-1")]
     found += [Package(DCGM, "1:3.3.9", files={"/usr/bin/dcgmi": "3"}), *dcgm("1:4.4.1-1"), *dcgm("1:4.5.2-1")]
-    # A toolkit that would bring a driver along.
+    # A toolkit with a dependency on a driver.
     return [*found, toolkit("12.9", "12.9.1", "nvidia-driver-575"), Package("nvidia-driver-575", "575.57.08-1")]
 
 
 @pytest.fixture(scope="module")
 def repository(tmp_path_factory: pytest.TempPathFactory) -> Repository:
     found = Repository(tmp_path_factory.mktemp("repository")).add(*packages())
-    # Under a second address, since the container toolkit has a repository of its own.
+    # Served from a second address, since the container toolkit has its own repository.
     (found.folder / "container").symlink_to(".")
     return found.publish()
 
@@ -95,7 +95,7 @@ def state(sandbox: Cluster) -> str:
 
 @pytest.fixture(scope="module")
 def play(sandbox: Cluster, repository: Repository, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Play]:
-    """Runs the three roles on one node against the repository; the node as it was at the end."""
+    """Return the play of the three roles on one node with the repository; the node is restored at the end."""
     book: Path = tmp_path_factory.mktemp("play") / "play.yml"
     book.write_text(PLAY)
     before = state(sandbox)
@@ -124,7 +124,7 @@ def play(sandbox: Cluster, repository: Repository, tmp_path_factory: pytest.Temp
 
 
 def restore(sandbox: Cluster) -> None:
-    """Take everything away again."""
+    """Remove everything that the roles installed."""
     names = "'cuda-toolkit-*' 'libnccl*' 'libnvidia-container*' 'datacenter-gpu-manager*' 'nvidia-driver-*'"
     sandbox.exec(NODE, "systemctl disable -q --now nvidia-dcgm", check=False)
     sandbox.exec(
@@ -133,7 +133,7 @@ def restore(sandbox: Cluster) -> None:
         check=False,
     )
     sandbox.exec(NODE, "rm -rf /etc/systemd/system/nvidia-dcgm.service.d /etc/lmod/modules/cuda /usr/local/cuda*")
-    # The package lmod has that folder too, empty.
+    # The package lmod also contains that folder, empty.
     tidy = "dpkg -S /etc/lmod/modules || rmdir --ignore-fail-on-non-empty -p /etc/lmod/modules"
     sandbox.exec(NODE, tidy, check=False)
     sandbox.exec(NODE, "rm -f /etc/profile.d/busbar-cuda.sh /etc/apt/*/busbar-* /var/lib/apt/lists/*:8099_*")
@@ -141,7 +141,7 @@ def restore(sandbox: Cluster) -> None:
 
 
 def changed(done: CompletedProcess[str]) -> int:
-    """How many tasks changed something, in a run that went well."""
+    """Check that a run succeeded and return the number of changed tasks."""
     assert done.returncode == 0, done.stdout
     return recap(done.stdout)[NODE]["changed"]
 
@@ -154,7 +154,7 @@ def version(sandbox: Cluster, name: str) -> str:
     return output(sandbox, f"dpkg-query -W -f '${{Version}}' {name}")
 
 
-def test_a_key_with_another_fingerprint_is_refused(sandbox: Cluster, repository: Repository, play: Play) -> None:
+def test_key_with_wrong_fingerprint_is_refused(sandbox: Cluster, repository: Repository, play: Play) -> None:
     before = state(sandbox)
     done = play(nvidia_repository_fingerprints={"cuda": "A" * 40})
     assert done.returncode != 0
@@ -169,7 +169,7 @@ def test_a_key_with_another_fingerprint_is_refused(sandbox: Cluster, repository:
     says="that the declared key signs it",
     heals="ask the vendor; nothing was installed",
 )
-def test_a_repository_signed_by_another_key_is_refused(
+def test_repository_with_wrong_signature_is_refused(
     sandbox: Cluster,
     repository: Repository,
     play: Play,
@@ -187,7 +187,7 @@ def test_a_repository_signed_by_another_key_is_refused(
     assert state(sandbox) == before
 
 
-def test_a_driver_that_is_too_old_is_reported_before_anything(sandbox: Cluster, play: Play) -> None:
+def test_outdated_driver_is_reported_before_any_change(sandbox: Cluster, play: Play) -> None:
     before = state(sandbox)
     done = play(__cuda_driver_version="570.133.20")
     assert done.returncode != 0
@@ -195,7 +195,7 @@ def test_a_driver_that_is_too_old_is_reported_before_anything(sandbox: Cluster, 
     assert state(sandbox) == before
 
 
-def test_check_mode_tells_and_does_nothing(sandbox: Cluster, play: Play) -> None:
+def test_check_mode_shows_changes_and_makes_none(sandbox: Cluster, play: Play) -> None:
     before = state(sandbox)
     done = play("--check")
     assert changed(done) > 0
@@ -205,7 +205,7 @@ def test_check_mode_tells_and_does_nothing(sandbox: Cluster, play: Play) -> None
 
 
 @pytest.mark.scenario
-def test_everything_in_its_version(sandbox: Cluster, play: Play) -> None:
+def test_all_packages_are_installed_in_their_declared_version(sandbox: Cluster, play: Play) -> None:
     install_dcgm_3(sandbox)
     done = play()
     assert changed(done) > 0
@@ -219,14 +219,14 @@ def test_everything_in_its_version(sandbox: Cluster, play: Play) -> None:
 
 
 def install_dcgm_3(sandbox: Cluster) -> None:
-    """Have what a node of some years ago has."""
+    """Install DCGM 3, as on a node of some years ago."""
     archive = f"/tmp/{DCGM}.deb"  # noqa: S108 - on the node
     build = f"mkdir -p /tmp/old/DEBIAN && printf 'Package: {DCGM}\\nVersion: 1:3.3.9\\nArchitecture: all\\n"
     build += f"Maintainer: t\\nDescription: t\\n' >/tmp/old/DEBIAN/control && dpkg-deb -b /tmp/old {archive}"
     sandbox.exec(NODE, f"{build} && dpkg -i {archive} && rm -r /tmp/old {archive}")
 
 
-def test_toolkits_stand_side_by_side(sandbox: Cluster) -> None:
+def test_toolkits_are_installed_side_by_side(sandbox: Cluster) -> None:
     assert output(sandbox, "/usr/local/cuda-12.8/bin/nvcc; /usr/local/cuda-13.0/bin/nvcc") == "V12.8.0\nV13.0.2"
     assert output(sandbox, "bash -lc 'nvcc; echo $CUDA_HOME'") == "V12.8.0\n/usr/local/cuda"
     assert output(sandbox, "cat /etc/lmod/modules/cuda/.version").endswith('set ModulesVersion "12.8"')
@@ -234,15 +234,15 @@ def test_toolkits_stand_side_by_side(sandbox: Cluster) -> None:
 
 
 @pytest.mark.scenario
-def test_dcgm_answers_on_the_host_itself_only(sandbox: Cluster) -> None:
+def test_dcgm_listens_only_on_loopback(sandbox: Cluster) -> None:
     assert sandbox.host(NODE).service("nvidia-dcgm").is_running
     assert sandbox.host(NODE).service("nvidia-dcgm").is_enabled
-    # 15B3 is 5555; 0A is a socket that listens; an address is written from its last octet to its first.
+    # 15B3 is port 5555; 0A is a listening socket; the address is in reverse byte order.
     found = output(sandbox, "cat /proc/net/tcp /proc/net/tcp6 | awk '$4 == \"0A\" && $2 ~ /:15B3$/ { print $2 }'")
     assert found == "0100007F:15B3"
 
 
-def test_an_upgrade_moves_what_is_pinned_and_what_goes_with_it(sandbox: Cluster, play: Play) -> None:
+def test_upgrade_changes_pinned_packages_and_their_dependencies(sandbox: Cluster, play: Play) -> None:
     assert sandbox.exec(NODE, "apt-get -s dist-upgrade").stdout.count("Inst cuda-toolkit") == 0
     newer = {"cuda_versions": ["12.8.1", "13.0"], "cuda_default_version": "13.0", "dcgm_version": "4.5.2-1"}
     assert changed(play(**newer)) > 0
@@ -252,7 +252,7 @@ def test_an_upgrade_moves_what_is_pinned_and_what_goes_with_it(sandbox: Cluster,
     assert changed(play("--check", **newer)) == 0
 
 
-def test_the_driver_is_never_touched(sandbox: Cluster, play: Play) -> None:
+def test_driver_is_never_changed(sandbox: Cluster, play: Play) -> None:
     before = output(sandbox, "dpkg-query -W")
     done = play("--tags", "cuda", cuda_versions=["12.9"], cuda_default_version="12.9", cuda_nccl=False)
     assert done.returncode != 0

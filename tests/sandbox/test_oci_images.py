@@ -1,4 +1,4 @@
-"""A site of machines that start from an OCI image, and images from which none can start."""
+"""Tests of a site whose machines start from an OCI image, and of unusable images."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.proves()
 
-# What the official images of Debian and Ubuntu add to a minimal system: no daemon starts, apt keeps nothing, and Ubuntu
-# has a user with the first UID.
+# Additions of the official Debian and Ubuntu images to a minimal system: no daemon starts, apt keeps no files, and
+# Ubuntu has a user with the first UID.
 OFFICIAL = """\
 printf '#!/bin/sh\\nexit 101\\n' >"$1/usr/sbin/policy-rc.d"
 chmod 0755 "$1/usr/sbin/policy-rc.d"
@@ -28,7 +28,7 @@ chroot "$1" useradd --create-home --shell /bin/bash ubuntu
 """
 
 
-# A Debian that is laid out as EL: dnf, which only writes down how it was called, and sshd.service. Nothing here is EL.
+# A Debian with the layout of EL: a dnf that only records its arguments, and sshd.service. Nothing comes from EL.
 LIKE_EL = """\
 FROM {bare}
 RUN apt-get update && apt-get install -y --no-install-recommends dbus openssh-server python3 sudo systemd-sysv \\
@@ -56,7 +56,7 @@ def imported(name: str, files: dict[str, str], *options: str) -> str:
 
 @pytest.fixture(scope="module")
 def bare(sandbox_name: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """An image as Debian publishes it: neither systemd nor sshd, sudo or Python."""
+    """Return an image as published by Debian: without systemd, sshd, sudo and Python."""
     archive = tmp_path_factory.mktemp("bare") / "root.tar"
     words = ["mmdebstrap", "--variant=minbase", f"--customize-hook={OFFICIAL}", "trixie", str(archive)]
     subprocess.run(words, check=True, capture_output=True)
@@ -69,7 +69,7 @@ def bare(sandbox_name: str, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 @pytest.fixture(scope="module")
 def site(sandbox_name: str, bare: str) -> Iterator[Cluster]:
-    """A sandbox with one compute node of that image, provisioned."""
+    """Return a provisioned sandbox with one compute node of that image."""
     cluster = Cluster(f"{sandbox_name}-oci")
     made = cluster.busbar("sandbox", "up", "--name", cluster.name, "--image", bare, "--compute", "1")
     assert made.returncode == 0, made.stderr
@@ -80,7 +80,7 @@ def site(sandbox_name: str, bare: str) -> Iterator[Cluster]:
         cluster.busbar("sandbox", "down", "--name", cluster.name)
 
 
-def test_a_user_gets_the_gpu_that_was_asked_for(site: Cluster, bare: str) -> None:
+def test_user_gets_the_requested_gpu(site: Cluster, bare: str) -> None:
     done = site.exec("login", "srun --gpus-per-node=1 nvidia-smi -L", user="alice")
     assert done.stdout == "GPU 0: Simulated GPU (UUID: GPU-simulated-gpu1-0)\n"
     shown = site.busbar("sandbox", "status", "--name", site.name)
@@ -93,7 +93,7 @@ def test_a_second_run_changes_nothing(site: Cluster) -> None:
     assert {counts["changed"] for counts in recap(done.stdout).values()} == {0}
 
 
-def test_nodes_have_keys_of_their_own_and_the_image_is_built_once(site: Cluster, bare: str) -> None:
+def test_nodes_have_their_own_keys_and_image_is_built_once(site: Cluster, bare: str) -> None:
     keys = {site.exec(node, "cat /etc/ssh/ssh_host_ed25519_key.pub /etc/machine-id").stdout for node in ("ctl", "gpu1")}
     assert len(keys) == 2
     again = site.busbar("sandbox", "up", "--name", site.name, "--image", bare)
@@ -104,7 +104,7 @@ def test_nodes_have_keys_of_their_own_and_the_image_is_built_once(site: Cluster,
 
 @pytest.fixture
 def claims(site: Cluster) -> Iterator[Callable[[str, str, str], None]]:
-    """Have gpu1, which stays a Debian, say in its os-release that it is another system."""
+    """Return a function that changes the os-release of gpu1, which remains a Debian, to another system."""
     site.exec("gpu1", "cp /usr/lib/os-release /root/os-release")
 
     def claim(distribution: str, name: str, version: str) -> None:
@@ -142,7 +142,7 @@ def run_role(site: Cluster, folder: Path, role: str, tasks_from: str, shown: str
         (("rocky", "Rocky Linux", "10.1"), "slurm-slurmd, slurm"),
     ],
 )
-def test_a_node_gets_the_names_of_the_system_that_it_says_it_has(
+def test_package_names_follow_the_os_release_of_the_node(
     site: Cluster, claims: Callable[..., None], tmp_path: Path, system: tuple[str, str, str], packages: str
 ) -> None:
     claims(*system)
@@ -150,7 +150,7 @@ def test_a_node_gets_the_names_of_the_system_that_it_says_it_has(
     assert re.search(rf"shown={re.escape(packages)}[\"']?$", said, re.MULTILINE), said
 
 
-def test_a_release_that_busbar_does_not_know_is_refused(site: Cluster, claims: Callable[..., None]) -> None:
+def test_unknown_release_is_refused(site: Cluster, claims: Callable[..., None]) -> None:
     claims("ubuntu", "Ubuntu", "25.10")
     refused = site.playbook("preflight.yml", "--limit", "gpu1")
     said = " ".join(refused.stdout.split())
@@ -170,7 +170,7 @@ def test_dgx_os_keeps_its_driver(site: Cluster, claims: Callable[..., None], tmp
     assert site.exec("gpu1", "dpkg-query -W; ls -R /etc/apt").stdout == before
 
 
-def test_an_image_with_dnf_becomes_a_machine(sandbox_name: str, bare: str, tmp_path: Path) -> None:
+def test_image_with_dnf_becomes_a_machine(sandbox_name: str, bare: str, tmp_path: Path) -> None:
     (tmp_path / "Containerfile").write_text(LIKE_EL.format(bare=bare))
     image, cluster = f"localhost/busbar-test-{sandbox_name}:el", Cluster(f"{sandbox_name}-el")
     podman("build", "--quiet", "--isolation=chroot", "--pull=never", "--tag", image, str(tmp_path))
@@ -186,7 +186,7 @@ def test_an_image_with_dnf_becomes_a_machine(sandbox_name: str, bare: str, tmp_p
         podman("rmi", "--force", image)
 
 
-def test_what_cannot_be_a_machine_is_refused_in_one_line(sandbox_name: str, bare: str, tmp_path: Path) -> None:
+def test_unusable_image_is_refused_in_one_line(sandbox_name: str, bare: str, tmp_path: Path) -> None:
     cluster, prefix = Cluster(f"{sandbox_name}-no"), f"localhost/busbar-test-{sandbox_name}"
     foreign = imported(f"{prefix}:foreign", {"usr/bin/apt-get": ""}, "--arch=s390x")
     alpine = imported(f"{prefix}:alpine", {"sbin/apk": ""})

@@ -1,4 +1,4 @@
-"""A site outside of the checkout: made by `busbar init`, provisioned with the collection as it is released."""
+"""Tests of a site outside the checkout: created by `busbar init`, provisioned with the built collection."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ pytestmark = pytest.mark.proves("site")
 
 @pytest.fixture(scope="module")
 def collections(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder into which the built collection is installed, without a network."""
+    """Return a folder with the built collection, installed offline."""
     folder = tmp_path_factory.mktemp("released")
     subprocess.run([TOP / "scripts" / "build", folder], check=True, capture_output=True)
     (built,) = folder.glob("busbar-cluster-*.tar.gz")
     install = ["ansible-galaxy", "collection", "install", str(built), "-p", str(folder / "own"), "--offline", "--force"]
-    # Whatever the environment of the checkout has already.
+    # Includes the collections that the environment of the checkout has already.
     subprocess.run(install, check=True, capture_output=True, cwd=folder)
     assert (folder / "own" / "ansible_collections" / "busbar" / "cluster" / "MANIFEST.json").is_file()
     return folder / "own"
 
 
 def of_release(collections: Path) -> dict[str, str]:
-    """An environment in which Ansible knows no checkout."""
+    """Return an environment in which Ansible does not find the checkout."""
     kept = {name: value for name, value in plain_environment().items() if name != "ANSIBLE_CONFIG"}
     return kept | {"ANSIBLE_COLLECTIONS_PATH": str(collections)}
 
@@ -39,10 +39,10 @@ def snapshot(folder: Path) -> set[str]:
     return {str(path) for path in folder.rglob("*") if path.suffix != ".pyc" and path.name != "__pycache__"}
 
 
-def test_ten_lines_and_no_variables_of_the_checkout_will_do(
+def test_minimal_inventory_without_variables_of_the_checkout_suffices(
     sandbox: Cluster, collections: Path, tmp_path: Path
 ) -> None:
-    """All roles, whose tasks a cluster that says so little would get: what is missing has its default."""
+    """Runs all roles in check mode on a minimal cluster: all other options have defaults."""
     said = yaml.safe_load((sandbox.inventory / "group_vars" / "all" / "zz_sandbox.yml").read_text())
     reached = ("ansible_user", "ansible_ssh_private_key_file", "ansible_ssh_common_args", "cluster_name")
     hosts = yaml.safe_load((sandbox.inventory / "hosts.yml").read_text())["all"]["children"]
@@ -77,8 +77,8 @@ def test_ten_lines_and_no_variables_of_the_checkout_will_do(
     assert snapshot(collections) == before, "what a site makes is in its own folder"
 
 
-def test_a_site_that_init_has_made_is_provisioned(sandbox: Cluster, collections: Path, tmp_path: Path) -> None:
-    """It has the sandbox's hosts, variables and secrets, so nothing is left to change but its own report."""
+def test_site_created_by_init_is_provisioned(sandbox: Cluster, collections: Path, tmp_path: Path) -> None:
+    """It has the sandbox's hosts, variables and secrets, so nothing changes except its own report."""
     site = tmp_path / "hall"
     made = sandbox.busbar("init", str(site))
     assert made.returncode == 0, made.stderr
@@ -103,7 +103,7 @@ def test_a_site_that_init_has_made_is_provisioned(sandbox: Cluster, collections:
     assert snapshot(collections) == before, "what a site makes is in its own folder"
 
 
-def test_the_commands_work_in_the_folder_of_a_site(sandbox: Cluster, tmp_path: Path) -> None:
+def test_commands_work_in_the_folder_of_a_site(sandbox: Cluster, tmp_path: Path) -> None:
     site = tmp_path / "hall"
     assert sandbox.busbar("init", str(site)).returncode == 0
     shutil.copy(sandbox.inventory / "hosts.yml", site / "inventory" / "hosts.yml")

@@ -1,4 +1,4 @@
-"""Another package manager at work on a node: the screen says who, and the run goes on when he is done."""
+"""Tests of a package lock held by another process: the screen names the holder, and the run continues afterwards."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.proves("hosts")
 
 PACKAGE = "tzdata"
-# As apt holds it, under a name of its own.
+# Locks the file as apt does, under another process name.
 KEEPER = """
 import fcntl, sys
 stream = open(sys.argv[1], "w")
@@ -30,7 +30,7 @@ time.sleep(600)
 
 @pytest.fixture(params=["/var/lib/dpkg/lock-frontend", "/var/lib/apt/lists/lock"])
 def held(sandbox: Cluster, request: pytest.FixtureRequest) -> Iterator[str]:
-    """Take a package away and have somebody hold the lock that brings it back."""
+    """Remove a package, and hold the lock that its installation needs."""
     sandbox.exec("gpu2", f"dpkg --purge --force-depends {PACKAGE} 2>&1; rm -rf /var/lib/apt/lists/*_*")
     keeper = f"cat >/run/busbar-test-keeper <<'end'\n{KEEPER}\nend\n"
     start = f"systemd-run --quiet --unit busbar-test-keeper python3 /run/busbar-test-keeper {request.param}"
@@ -45,7 +45,7 @@ def held(sandbox: Cluster, request: pytest.FixtureRequest) -> Iterator[str]:
     says="WAITING gpu2: … is held by python3 (pid ",
     heals="nothing: the run goes on when the holder is done; named within 30 s",
 )
-def test_the_screen_names_the_holder_within_30_s_and_the_run_goes_on(sandbox: Cluster, held: str) -> None:
+def test_lock_holder_is_shown_within_30_s_and_the_run_continues(sandbox: Cluster, held: str) -> None:
     command = ["busbar", "provision", "-i", str(sandbox.inventory), "base", "--limit", "gpu2", "--tags", "hosts"]
     pipes: dict[str, int] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
     lines: list[str] = []

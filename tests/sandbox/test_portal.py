@@ -1,4 +1,4 @@
-"""The portal: real JupyterHub, proxy and nginx; notebooks as real jobs; attacks of users."""
+"""Tests of the portal: real JupyterHub, proxy and nginx; notebooks as real jobs; attacks by users."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ print('trained', round(weight, 3))
 
 @pytest.fixture(scope="module")
 def alice(portal: Cluster) -> Session:
-    """Alice's browser; she has a notebook with one GPU."""
+    """Return a session of alice with a running notebook with one GPU."""
     session = Session(portal)
     assert session.login("alice", PASSWORDS["alice"]).status == OK
     answer = session.spawn("alice", gpus=1)
@@ -87,7 +87,7 @@ def alice(portal: Cluster) -> Session:
 
 
 def queue(sandbox: Cluster) -> list[str]:
-    """Notebooks in the queue: user, state, resources."""
+    """Return the notebooks in the queue: user, state, resources."""
     return sandbox.exec("ctl", "squeue -h --name=busbar-notebook -o '%u %T %b'").stdout.splitlines()
 
 
@@ -96,14 +96,14 @@ def node_of(sandbox: Cluster, user: str) -> str:
 
 
 @pytest.mark.scenario
-def test_a_wrong_password_is_refused(portal: Cluster) -> None:
+def test_wrong_password_is_refused(portal: Cluster) -> None:
     for user, password in (("alice", "guessed"), ("nobody-here", "guessed"), ("root", "root"), ("slurm", "")):
         answer = Session(portal).login(user, password)
         assert (answer.status, "Invalid username or password" in answer.text) == (FORBIDDEN, True), (user, answer)
 
 
 @pytest.mark.scenario
-def test_a_notebook_is_a_job_that_has_one_gpu_and_not_the_other(portal: Cluster, alice: Session) -> None:
+def test_notebook_is_a_job_with_exactly_one_gpu(portal: Cluster, alice: Session) -> None:
     assert queue(portal) == ["alice RUNNING gres/gpu:1"]
     first, second, visible = alice.run("alice", SEEN).splitlines()
     assert {first.split()[1], second.split()[1]} == {str(GRANTED), str(REFUSED)}
@@ -114,7 +114,7 @@ def test_a_notebook_is_a_job_that_has_one_gpu_and_not_the_other(portal: Cluster,
     )
 
 
-def test_tensorboard_shows_what_ten_steps_left(portal: Cluster, alice: Session) -> None:
+def test_tensorboard_shows_the_steps_of_a_training(portal: Cluster, alice: Session) -> None:
     assert alice.run("alice", TRAIN) == "trained 0.429\n"
     answer = alice.ask("/user/alice/tensorboard/")
     assert (answer.status, "TensorBoard" in answer.text) == (OK, True), answer
@@ -128,7 +128,7 @@ def test_tensorboard_shows_what_ten_steps_left(portal: Cluster, alice: Session) 
 
 
 @pytest.mark.scenario
-def test_another_user_does_not_open_it(portal: Cluster, alice: Session) -> None:
+def test_notebook_refuses_other_users(portal: Cluster, alice: Session) -> None:
     bob = Session(portal)
     assert bob.login("bob", PASSWORDS["bob"]).status == OK
     for path in ("/user/alice/lab", "/user/alice/api/contents", "/user/alice/tensorboard/", "/hub/api/users/alice"):
@@ -140,13 +140,14 @@ def test_another_user_does_not_open_it(portal: Cluster, alice: Session) -> None:
     with alice.kernel("alice") as kernel:
         assert kernel.run("print('ready')") == "ready\n"
         opened = portal.exec(node, listening).stdout.split()
-        # The debugger would listen where whoever connects runs code. The second request is answered after the first.
+        # The debugger would open a port on which every client can run code. The second request is answered after the
+        # first.
         attach = {"seq": 1, "type": "request", "command": "initialize", "arguments": {"clientID": "test"}}
         kernel.send("debug_request", attach, "control")
         asked = kernel.send("kernel_info_request", {}, "control")
         assert any(one["msg_type"] == "kernel_info_reply" for one in kernel.answers(asked))
         assert sorted(portal.exec(node, listening).stdout.split()) == sorted(opened)
-    # A kernel takes the output of its subprocesses on a port of loopback, from those who know its key.
+    # A kernel receives the output of its subprocesses on a loopback port, authenticated by a key.
     reachable = [one for one in opened if not one.startswith("127.0.0.1:")]
     assert (len(reachable), len(opened)) == (1, 2), opened
     port = reachable[0].split(":")[-1]
@@ -155,7 +156,7 @@ def test_another_user_does_not_open_it(portal: Cluster, alice: Session) -> None:
     disabled = re.search(r'"disabledExtensions":\s*\[([^]]*)\]', page)
     assert disabled, page[:2000]
     assert {name.strip(' "') for name in disabled[1].split(",")} == DISABLED
-    # Past the proxy, it talks to who shows a certificate of the hub's or the proxy's.
+    # Without the proxy, the notebook only accepts clients with a certificate of the hub or the proxy.
     tried = portal.exec(node, f"python3 -c '{KNOCK}' {port}", user="bob", check=False)
     assert (tried.returncode, tried.stdout) == (0, "refused\n"), tried
     folders = portal.exec(node, "find /tmp -maxdepth 1 -name 'notebook.*' -user alice").stdout.split()
@@ -166,7 +167,7 @@ def test_another_user_does_not_open_it(portal: Cluster, alice: Session) -> None:
 
 
 @pytest.mark.scenario
-def test_the_token_of_a_notebook_sets_nothing_in_the_hub(portal: Cluster, alice: Session) -> None:
+def test_token_of_a_notebook_cannot_change_the_hub(portal: Cluster, alice: Session) -> None:
     token = alice.run("alice", "import os; print(os.environ['JUPYTERHUB_API_TOKEN'])").strip()
     ask = (
         "import json, os, ssl, urllib.request, urllib.error\n"
@@ -190,7 +191,7 @@ def test_the_token_of_a_notebook_sets_nothing_in_the_hub(portal: Cluster, alice:
 
 
 @pytest.mark.scenario
-def test_the_hub_may_do_five_things_and_each_as_asked(portal: Cluster, alice: Session) -> None:  # noqa: ARG001
+def test_hub_may_only_run_five_commands_with_valid_requests(portal: Cluster, alice: Session) -> None:  # noqa: ARG001
     def as_hub(command: str, request: str = "{}") -> subprocess.CompletedProcess[str]:
         return portal.exec("login", f"runuser -u jupyterhub -- sudo -n {command} <<<'{request}'", check=False)
 
@@ -216,7 +217,7 @@ def test_the_hub_may_do_five_things_and_each_as_asked(portal: Cluster, alice: Se
     for request, program in ((bad["choice"], "submit"), (bad["unknown"], "submit"), (bad["job"], "cancel")):
         done = as_hub(f"-u alice {programs}/{program}", request)
         assert (done.returncode, done.stdout) == (2, ""), done
-    # A job that is no notebook stays, though it is hers.
+    # A job that is not a notebook is not cancelled, although it belongs to alice.
     job = portal.exec("login", "cd /tmp && sbatch --parsable --wrap 'sleep 300'", user="alice").stdout.strip()
     as_hub(f"-u alice {programs}/cancel", json.dumps({"job": job}))
     assert portal.exec("ctl", f"squeue -h -j {job} -o %T").stdout.strip() in ("RUNNING", "PENDING", "CONFIGURING")
@@ -226,7 +227,7 @@ def test_the_hub_may_do_five_things_and_each_as_asked(portal: Cluster, alice: Se
 
 
 @pytest.mark.scenario
-def test_a_notebook_outlives_hub_and_proxy(portal: Cluster, alice: Session) -> None:
+def test_notebook_survives_restart_of_hub_and_proxy(portal: Cluster, alice: Session) -> None:
     started = json.loads(alice.ask("/user/alice/api/status").text)["started"]
     portal.exec("login", "systemctl restart busbar-portal-hub busbar-portal-proxy")
     portal.wait_until(lambda: alice.ask("/user/alice/api/status").status == OK, "the notebook is not back", 60)
@@ -234,7 +235,7 @@ def test_a_notebook_outlives_hub_and_proxy(portal: Cluster, alice: Session) -> N
     assert queue(portal) == ["alice RUNNING gres/gpu:1"]
 
 
-def test_a_queue_without_room_says_so(portal: Cluster, alice: Session) -> None:  # noqa: ARG001 - her notebook runs
+def test_notebook_shows_that_it_is_pending_in_a_full_queue(portal: Cluster, alice: Session) -> None:  # noqa: ARG001 - her notebook runs
     bob = Session(portal)
     bob.login("bob", PASSWORDS["bob"])
     portal.exec("ctl", "scontrol update nodename=gpu1,gpu2 state=drain reason=full")
@@ -248,7 +249,7 @@ def test_a_queue_without_room_says_so(portal: Cluster, alice: Session) -> None: 
         portal.exec("ctl", "scontrol update nodename=gpu1,gpu2 state=resume")
 
 
-def test_what_cannot_be_is_refused_with_the_reason(portal: Cluster, alice: Session) -> None:  # noqa: ARG001
+def test_invalid_request_is_refused_with_the_reason(portal: Cluster, alice: Session) -> None:  # noqa: ARG001
     bob = Session(portal)
     bob.login("bob", PASSWORDS["bob"])
     answer = bob.spawn("bob", account="nobodys")
@@ -261,7 +262,7 @@ def test_what_cannot_be_is_refused_with_the_reason(portal: Cluster, alice: Sessi
     assert [line for line in queue(portal) if line.startswith("bob")] == []
 
 
-def test_who_is_locked_starts_no_more(portal: Cluster) -> None:
+def test_locked_user_cannot_start_a_notebook(portal: Cluster) -> None:
     bob = Session(portal)
     assert bob.login("bob", PASSWORDS["bob"]).status == OK
     portal.exec("login", "usermod --expiredate 1 bob")
@@ -278,7 +279,7 @@ def test_who_is_locked_starts_no_more(portal: Cluster) -> None:
 
 
 @pytest.mark.scenario
-def test_a_notebook_that_is_stopped_frees_the_node_and_one_that_ended_says_why(portal: Cluster, alice: Session) -> None:
+def test_stopped_notebook_frees_the_node_and_its_end_is_explained(portal: Cluster, alice: Session) -> None:
     portal.exec("ctl", "scancel --name=busbar-notebook --user=alice")
     portal.wait_until(lambda: queue(portal) == [], "the job stays", 60)
     portal.wait_until(
@@ -295,7 +296,7 @@ def test_a_notebook_that_is_stopped_frees_the_node_and_one_that_ended_says_why(p
 
 
 @pytest.mark.scenario
-def test_the_page_of_my_jobs_shows_mine_alone_and_runs_no_script_of_a_name(portal: Cluster) -> None:
+def test_jobs_page_shows_only_own_jobs_and_escapes_job_names(portal: Cluster) -> None:
     name = "<script>document.title='owned'</script>\n77|bob|RUNNING"
     asked = f"cd /tmp && sbatch --parsable --job-name={shlex.quote(name)} --wrap 'sleep 300'"
     alice, bob = Session(portal), Session(portal)
@@ -327,12 +328,12 @@ def test_the_page_of_my_jobs_shows_mine_alone_and_runs_no_script_of_a_name(porta
 
 
 def tight(page: str) -> str:
-    """A page without the space between its elements."""
+    """Return a page without whitespace between its elements."""
     return re.sub(r">\s+|\s+<", lambda found: found[0].strip(), page)
 
 
 def answered(browser: webdriver.Chrome) -> bool:
-    """Run a cell; the page draws it anew while its kernel starts, and what was typed may be lost."""
+    """Run a cell and return whether it has output; the page may redraw the cell and lose input at first."""
     browser.find_element(By.CSS_SELECTOR, ".jp-Notebook .jp-CodeCell .cm-content").click()
     keys = webdriver.ActionChains(browser)
     keys.key_down(Keys.CONTROL).send_keys("a").key_up(Keys.CONTROL).send_keys("6 * 7")
@@ -341,7 +342,7 @@ def answered(browser: webdriver.Chrome) -> bool:
     return [one.text for one in found[:1]] == ["42"]
 
 
-def test_a_person_gets_from_the_login_to_a_curve_in_tensorboard(portal: Cluster, chromium: webdriver.Chrome) -> None:
+def test_user_gets_from_login_to_a_curve_in_tensorboard(portal: Cluster, chromium: webdriver.Chrome) -> None:
     base = Session(portal).base
     chromium.get(f"{base}/hub/login")
     name = portal.name
@@ -363,7 +364,7 @@ def test_a_person_gets_from_the_login_to_a_curve_in_tensorboard(portal: Cluster,
         chromium.find_element(By.CSS_SELECTOR, '.jp-NotebookPanel-toolbar [data-status="idle"]')
         chromium.implicitly_wait(10)
         WebDriverWait(chromium, 120, ignored_exceptions=[StaleElementReferenceException]).until(answered)
-        # JupyterLab would ask each new user whether to fetch news from the Internet.
+        # By default JupyterLab asks each new user whether to fetch news from the Internet.
         assert "official Jupyter news" not in chromium.find_element(By.TAG_NAME, "body").text
         picture(chromium, "portal_notebook")
         bob = Session(portal)
@@ -373,7 +374,7 @@ def test_a_person_gets_from_the_login_to_a_curve_in_tensorboard(portal: Cluster,
         chromium.get(f"{base}/user/bob/tensorboard/")
         chromium.implicitly_wait(60)
         card = chromium.find_element(By.CSS_SELECTOR, "scalar-card")
-        # The value of the last step, which stands beside the curve.
+        # The value of the last step is shown next to the curve.
         WebDriverWait(chromium, 60).until(lambda _: "first" in card.text and "0.1845" in card.text)
         curve = card.find_element(By.CSS_SELECTOR, "canvas")
         assert (curve.is_displayed(), curve.size["width"] > 200) == (True, True)
@@ -384,13 +385,13 @@ def test_a_person_gets_from_the_login_to_a_curve_in_tensorboard(portal: Cluster,
         portal.wait_until(lambda: not node_of(portal, "bob"), "the job stays", 60)
 
 
-def test_who_comes_without_tls_is_sent_to_it(portal: Cluster) -> None:
+def test_request_without_tls_is_redirected(portal: Cluster) -> None:
     refused = errno.ECONNREFUSED
     said = portal.exec("ctl", f"python3 -c '{PLAIN}'").stdout.split("\n")
     assert said == ["302 https://login:8000/hub/login", f"{refused}", f"{refused}", ""]
 
 
-def test_a_notebook_that_nobody_uses_ends_and_a_silent_cell_is_use(
+def test_idle_notebook_ends_and_a_running_silent_cell_is_not_idle(
     portal: Cluster, again: Callable[..., subprocess.CompletedProcess[str]]
 ) -> None:
     done = again("-e", "jupyterhub_idle_minutes=1")
@@ -402,12 +403,12 @@ def test_a_notebook_that_nobody_uses_ends_and_a_silent_cell_is_use(
     bob.open("bob")
 
     def computes() -> bool:
-        """What an open page asks for again and again."""
+        """Return whether a kernel is busy; an open page also polls this."""
         return any(one["execution_state"] == "busy" for one in json.loads(bob.ask("/user/bob/api/kernels").text))
 
     with bob.kernel("bob") as kernel, ThreadPoolExecutor(1) as page:
         assert kernel.run("print('ready')") == "ready\n"
-        # A page answers the pings of its server meanwhile, or is cut off.
+        # Reading replies also answers the pings of the server, which would otherwise close the connection.
         printed = page.submit(kernel.run, "import time; time.sleep(100); print('trained')")
         portal.wait_until(computes, "the cell does not start", 30)
         portal.wait_until(lambda: not computes(), "the cell does not end", 150)

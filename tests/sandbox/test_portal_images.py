@@ -1,4 +1,4 @@
-"""Notebooks in containers: Charliecloud is the real one; the image is made of the sandbox's own files."""
+"""Tests of notebooks in containers: real Charliecloud, and an image made of the sandbox's own files."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ ENVIRONMENTS = [
     {"name": "torch", "title": "Our image", "image": "jupyter", "python": "/opt/jupyter/bin/python3"},
     {"name": "bare", "title": "An image without JupyterHub", "image": "jupyter"},
 ]
-# Python and JupyterLab of a node, in the layout of its root, with what they are linked to; a file of the image's own.
+# Python and JupyterLab of a node with their shared libraries, in the layout of its root, and a file that only the image
+# has.
 MAKE_IMAGE = f"""
 set -e
 mkdir -p {IMAGES}/jupyter && cd {IMAGES}/jupyter
@@ -61,7 +62,7 @@ print(sorted(json.load(open(os.environ['JUPYTER_CONFIG_PATH'] + '/jupyter_server
 
 @pytest.fixture(scope="module")
 def images(portal: Cluster, again: Callable[..., subprocess.CompletedProcess[str]]) -> Iterator[Cluster]:
-    """Charliecloud on the nodes, an image, and a portal that offers it."""
+    """Install Charliecloud on the nodes, an image, and a portal that offers it."""
     on = {"charliecloud_enabled": True, "charliecloud_images_path": IMAGES}
     done = portal.playbook("containers.yml", "--tags", "charliecloud", "-e", json.dumps(on))
     assert done.returncode == 0, done.stdout
@@ -76,7 +77,7 @@ def images(portal: Cluster, again: Callable[..., subprocess.CompletedProcess[str
         portal.exec(node, "rm -rf /usr/local/bin/ch-job /etc/ch-job.conf")
 
 
-def test_an_image_that_nothing_runs_is_refused(
+def test_image_without_a_container_runtime_is_refused(
     portal: Cluster, again: Callable[..., subprocess.CompletedProcess[str]]
 ) -> None:
     before = portal.exec("login", "cat /etc/busbar/portal.json").stdout
@@ -89,7 +90,7 @@ def test_an_image_that_nothing_runs_is_refused(
     assert portal.exec("login", "cat /etc/busbar/portal.json").stdout == before
 
 
-def test_a_notebook_runs_in_an_image_with_the_home_and_the_gpu_of_its_job(images: Cluster) -> None:
+def test_notebook_in_an_image_has_the_home_and_the_gpu_of_its_job(images: Cluster) -> None:
     alice = Session(images)
     assert alice.login("alice", PASSWORDS["alice"]).status == OK
     assert "Our image" in alice.ask("/hub/spawn").text
@@ -99,7 +100,7 @@ def test_a_notebook_runs_in_an_image_with_the_home_and_the_gpu_of_its_job(images
     first, *opened = alice.run("alice", SEEN).splitlines()
     assert first == "image /opt/jupyter /shared/home/alice /shared/home/alice"
     assert sorted(map(int, opened)) in ([NOT_GRANTED, GRANTED], [GRANTED])
-    # The end of an idle notebook, and what listens on the node, are those of notebooks without an image.
+    # Idle timeout and listening ports are the same as for notebooks without an image.
     assert alice.run("alice", CONFIGURED) == "['KernelManager', 'LabApp', 'MappingKernelManager', 'ServerApp']\n"
     disabled = re.search(r'"disabledExtensions": \[([^]]*)\]', alice.ask("/user/alice/lab").text)
     assert disabled
@@ -110,7 +111,7 @@ def test_a_notebook_runs_in_an_image_with_the_home_and_the_gpu_of_its_job(images
     images.wait_until(lambda: not images.exec("ctl", "squeue -h -n busbar-notebook").stdout, "the job stays", 60)
 
 
-def test_an_image_without_jupyterhub_says_so(images: Cluster) -> None:
+def test_image_without_jupyterhub_is_reported(images: Cluster) -> None:
     alice = Session(images)
     assert alice.login("alice", PASSWORDS["alice"]).status == OK
     alice.spawn("alice", environment="bare")

@@ -1,4 +1,4 @@
-"""Login by an identity provider: who may, and what attackers of the flow get."""
+"""Tests of the login with an identity provider: authorised users, and attacks on the flow."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PORT = 9443
 SECRET = "the hub's own, of 2026"  # noqa: S105 - of the test's provider
 UNIT = "test-identity-provider"
 FOLDER = "/run/test-identity-provider"
-# Login at the provider, and what it says of them. Its logins are not the names of the cluster's users.
+# Logins at the provider and their claims. The logins differ from the cluster's user names.
 CLAIMS: dict[str, dict[str, Any]] = {
     "a.liddell": {"preferred_username": "alice", "groups": ["lab", "portal"]},
     "b.builder": {"preferred_username": "bob", "groups": ["lab"]},
@@ -49,14 +49,14 @@ class Stay(urllib.request.HTTPRedirectHandler):
     """Follows no redirect."""
 
     def redirect_request(self, *_: object) -> None:
-        """Stay."""
+        """Return nothing, so that the redirect is not followed."""
 
 
 class Person(Session):
     """A browser that goes to the provider and back, step by step."""
 
     def step(self, url: str, form: dict[str, str] | None = None) -> tuple[int, str, str]:
-        """Ask for a page without following; status, place that it leads to, text."""
+        """Request a page without following redirects; return status, redirect target and text."""
         handlers = (urllib.request.HTTPSHandler(context=self.context), urllib.request.HTTPCookieProcessor(self.cookies))
         data = urlencode(form).encode() if form is not None else None
         request = urllib.request.Request(url, data, {"Sec-Fetch-Mode": "navigate"})  # noqa: S310 - https alone
@@ -67,13 +67,13 @@ class Person(Session):
             return exc.code, exc.headers.get("Location", ""), exc.read().decode(errors="replace")
 
     def begun(self) -> str:
-        """Where the hub sends the browser."""
+        """Return the URL at the provider to which the hub redirects."""
         status, place, _ = self.step(f"{self.base}/hub/oauth_login?next=%2Fhub%2Fhome")
         assert status == FOUND, place
         return place
 
     def returned(self, login: str, place: str = "") -> str:
-        """Log in at the provider; where it sends the browser back."""
+        """Log in at the provider and return the redirect URL."""
         url = place or self.begun()
         asked = dict(parse_qsl(urlsplit(url).query))
         status, back, text = self.step(url.partition("?")[0], asked | {"login": login, "password": PASSWORD})
@@ -81,17 +81,17 @@ class Person(Session):
         return back
 
     def comes(self, back: str) -> Answer:
-        """Bring a code to the hub."""
+        """Deliver a code to the hub."""
         return self.ask(back)
 
     def is_in(self) -> bool:
-        """Whether the hub knows who this is."""
+        """Return whether the hub session is logged in."""
         return "/hub/login" not in self.ask("/hub/home").url
 
 
 @pytest.fixture(scope="module")
 def provider(portal: Cluster, again: Callable[..., subprocess.CompletedProcess[str]]) -> Iterator[Cluster]:
-    """A provider on the login node, and a portal that asks it."""
+    """Start a provider on the login node, and configure the portal to use it."""
     host = Session(portal).host
     site = {
         "client_id": "portal",
@@ -117,7 +117,7 @@ def provider(portal: Cluster, again: Callable[..., subprocess.CompletedProcess[s
     }
     done = again("--diff", "-vvv", "-e", json.dumps(options))
     assert done.returncode == 0, done.stdout
-    # What the command line gave is shown by -vvv itself; no task shows it.
+    # -vvv itself shows the options of the command line; no task shows them.
     shown = [line for line in done.stdout.splitlines() if SECRET in line and "jupyterhub_wheels" not in line]
     assert shown == []
     portal.wait_until(lambda: Session(portal).ask("/hub/login").status == OK, "the hub is not back", 60)
@@ -126,7 +126,7 @@ def provider(portal: Cluster, again: Callable[..., subprocess.CompletedProcess[s
 
 
 def token(portal: Cluster, form: dict[str, str]) -> int:
-    """Ask the provider for a token without the hub; the status."""
+    """Request a token from the provider without the hub and return the status."""
     session = Session(portal)
     connection = http.client.HTTPSConnection(session.host, PORT, context=session.context, timeout=30)
     headers = {"Content-Type": "application/x-www-form-urlencoded"}
@@ -134,7 +134,7 @@ def token(portal: Cluster, form: dict[str, str]) -> int:
     return connection.getresponse().status
 
 
-def test_a_user_of_the_cluster_gets_in_and_nobody_else(provider: Cluster) -> None:
+def test_only_allowed_cluster_users_can_log_in(provider: Cluster) -> None:
     alice = Person(provider)
     assert "Sign in with the site&#39;s account" in alice.ask("/hub/login").text
     answer = alice.comes(alice.returned("a.liddell"))
@@ -150,11 +150,11 @@ def test_a_user_of_the_cluster_gets_in_and_nobody_else(provider: Cluster) -> Non
     assert SECRET not in log
 
 
-def test_a_code_is_worth_nothing_without_its_browser(provider: Cluster) -> None:
+def test_code_is_useless_in_another_browser(provider: Cluster) -> None:
     alice, mallory, other = Person(provider), Person(provider), Person(provider)
     back = alice.returned("a.liddell")
     code = parse_qs(urlsplit(back).query)["code"][0]
-    # Who has seen the code has no cookie, or one of another login: neither its state nor its PKCE verifier.
+    # An attacker with the code has no cookie, or one of another login: neither its state nor its PKCE verifier.
     assert mallory.comes(back).status == BAD_REQUEST
     own = dict(parse_qsl(urlsplit(mallory.begun()).query))
     assert mallory.comes(back).status == BAD_REQUEST
@@ -162,13 +162,13 @@ def test_a_code_is_worth_nothing_without_its_browser(provider: Cluster) -> None:
     own = dict(parse_qsl(urlsplit(mallory.begun()).query))
     assert mallory.comes(f"{callback}?{urlencode({'code': code, 'state': own['state']})}").status >= BAD_REQUEST
     assert not mallory.is_in()
-    # A link that logs somebody in as mallory has not the state of their browser.
+    # A link that logs another user in as mallory lacks the state of that user's browser.
     other.begun()
     assert other.comes(mallory.returned("a.liddell")).status == BAD_REQUEST
     assert not other.is_in()
 
 
-def test_a_code_that_was_used_logs_nobody_in(provider: Cluster) -> None:
+def test_used_code_cannot_be_used_again(provider: Cluster) -> None:
     alice = Person(provider)
     back = alice.returned("a.liddell")
     before = {(one.name, one.path): one for one in alice.cookies}
@@ -180,7 +180,7 @@ def test_a_code_that_was_used_logs_nobody_in(provider: Cluster) -> None:
     assert not again.is_in()
 
 
-def test_the_form_of_passwords_is_not_a_way_around(provider: Cluster) -> None:
+def test_password_form_cannot_bypass_the_provider(provider: Cluster) -> None:
     mallory = Person(provider)
     back = dict(parse_qsl(urlsplit(mallory.returned("a.liddell")).query))
     assert mallory.login("alice", PASSWORDS["alice"]).status >= BAD_REQUEST
@@ -189,7 +189,7 @@ def test_the_form_of_passwords_is_not_a_way_around(provider: Cluster) -> None:
     assert not mallory.is_in()
 
 
-def test_who_was_locked_gets_in_no_more(provider: Cluster) -> None:
+def test_locked_user_cannot_log_in(provider: Cluster) -> None:
     alice = Person(provider)
     provider.exec("login", "usermod --expiredate 1 alice")
     try:
@@ -200,7 +200,7 @@ def test_who_was_locked_gets_in_no_more(provider: Cluster) -> None:
     assert alice.comes(alice.returned("a.liddell")).status == OK
 
 
-def test_the_secret_is_the_hub_s_alone(provider: Cluster) -> None:
+def test_client_secret_is_readable_only_by_the_hub(provider: Cluster) -> None:
     place = "/etc/jupyterhub/oidc_secret"
     assert provider.exec("login", f"stat -c '%U %G %a' {place}").stdout == "root jupyterhub 640\n"
     assert provider.exec("login", f"cat {place}", user="alice", check=False).returncode != 0
@@ -208,8 +208,8 @@ def test_the_secret_is_the_hub_s_alone(provider: Cluster) -> None:
     assert provider.exec("login", f"grep -rlF {shlex.quote(SECRET)} {places}").stdout == f"{place}\n"
 
 
-def test_the_provider_refuses_what_a_real_one_refuses(provider: Cluster) -> None:
-    """A stand-in that took anything would prove nothing of the hub."""
+def test_test_provider_refuses_invalid_requests(provider: Cluster) -> None:
+    """A provider that accepted everything would not test the hub."""
     alice = Person(provider)
     asked = dict(parse_qsl(urlsplit(alice.begun()).query))
     authorize = f"https://{alice.host}:{PORT}/authorize"

@@ -1,4 +1,4 @@
-"""The portal's page of a user's jobs and the cluster: what it tells, what it costs, and a Slurm that is away."""
+"""Tests of the portal's page of jobs and cluster: content, load on Slurm, and behaviour without Slurm."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def submitted(portal: Cluster, *words: str, user: str = "alice") -> str:
 
 
 def row(page: str, table: str, job: str) -> list[str]:
-    """The cells of a job's row in a table of the page; none when it is not there."""
+    """Return the cells of a job's row in a table of the page, or none if it does not exist."""
     found = re.search(rf'<table[^>]* id="{table}">(.*?)</table>', page, re.DOTALL)
     for line in re.findall(r"<tr>(.*?)</tr>", found[1] if found else "", re.DOTALL):
         cells = [re.sub(r"<[^>]*>", "", cell).strip() for cell in re.findall(r"<td[^>]*>(.*?)</td>", line, re.DOTALL)]
@@ -51,30 +51,30 @@ def row(page: str, table: str, job: str) -> list[str]:
 
 
 def drawn(browser: webdriver.Chrome, word: str) -> bool:
-    """Whether the page, loaded anew, shows a word in the queue."""
+    """Reload the page and return whether its queue contains a word."""
     browser.refresh()
     found = re.search(r'id="queue">(.*?)</table>', browser.page_source, re.DOTALL)
     return found is not None and word in found[1]
 
 
-def test_a_job_that_ended_shows_what_it_used(portal: Cluster, alice: Session) -> None:
+def test_ended_job_shows_its_resource_usage(portal: Cluster, alice: Session) -> None:
     busy = submitted(portal, "--mem=512M", "--gres=gpu:1", "--wrap", BUSY)
     never = submitted(portal, "--begin=now+1hour", "--wrap", "true")
     portal.wait_until(lambda: bool(row(alice.ask("/hub/jobs").text, "queue", never)), "it is not in the queue", 60)
     assert row(alice.ask("/hub/jobs").text, "queue", never)[3].startswith("waits for its begin time")
     portal.exec("ctl", f"scancel {never}")
-    # The accounting is asked about a user at most once a minute.
+    # The portal queries the accounting at most once a minute for each user.
     portal.wait_until(lambda: bool(row(alice.ask("/hub/jobs").text, "ended", busy)), "it is not shown", 150)
     _, _, partition, how, _, took, gpus, cpu, memory, gpu = row(alice.ask("/hub/jobs").text, "ended", busy)
     assert (partition, how, gpus, gpu) == ("batch", "completed", "1", "\N{EN DASH}")
     hours, minutes, seconds = map(int, took.split(":"))
-    # It took six seconds of one CPU, however long that was on a machine that others use as well.
+    # The job used six seconds of one CPU, regardless of its duration on a shared machine.
     share = 100 * 6 / (3600 * hours + 60 * minutes + seconds)
     assert 0.9 * share <= int(cpu.split()[0]) <= 1.5 * share + 5, (took, cpu)
     assert 70 <= int(memory.split()[0]) <= 100
 
 
-def test_many_pages_ask_slurm_a_few_times(portal: Cluster, alice: Session) -> None:
+def test_many_page_views_cause_few_slurm_queries(portal: Cluster, alice: Session) -> None:
     bob = Session(portal)
     assert bob.login("bob", PASSWORDS["bob"]).status == OK
 
@@ -88,7 +88,7 @@ def test_many_pages_ask_slurm_a_few_times(portal: Cluster, alice: Session) -> No
     assert asked() - before < 8, "each page asks Slurm"
 
 
-def test_the_accounting_is_asked_as_the_user_alone(portal: Cluster, alice: Session) -> None:  # noqa: ARG001 - it logged in
+def test_accounting_is_queried_only_as_the_user(portal: Cluster, alice: Session) -> None:  # noqa: ARG001 - it logged in
     def as_hub(user: str, words: str = "", request: str = "{}") -> subprocess.CompletedProcess[str]:
         sudo = f"sudo -n -u {user} {PROGRAMS}/history {words}"
         return portal.exec("login", f"runuser -u jupyterhub -- {sudo} <<<'{request}'", check=False)
@@ -103,7 +103,7 @@ def test_the_accounting_is_asked_as_the_user_alone(portal: Cluster, alice: Sessi
     assert {portal.exec("ctl", f"sacct -nXP -j {job['raw']} -o user").stdout.strip() for job in jobs[:5]} == {"alice"}
 
 
-def test_the_last_validation_is_shown(
+def test_last_validation_is_shown(
     portal: Cluster, alice: Session, again: Callable[..., subprocess.CompletedProcess[str]]
 ) -> None:
     assert "No result of a validation is available" in alice.ask("/hub/jobs").text
@@ -122,9 +122,7 @@ def test_the_last_validation_is_shown(
         portal.exec("login", "rm -f /var/lib/busbar/validation.prom")
 
 
-def test_a_person_gets_to_the_page_and_a_name_of_a_job_runs_no_script(
-    portal: Cluster, chromium: webdriver.Chrome
-) -> None:
+def test_page_is_reachable_in_a_browser_and_escapes_job_names(portal: Cluster, chromium: webdriver.Chrome) -> None:
     jobs = [
         submitted(portal, f"--job-name={HOSTILE}", "--gres=gpu:1", "--wrap", "sleep 300"),
         submitted(portal, "--job-name=resnet50", "--begin=now+2hours", "--wrap", "true"),
@@ -145,7 +143,7 @@ def test_a_person_gets_to_the_page_and_a_name_of_a_job_runs_no_script(
         portal.exec("ctl", f"scancel {' '.join(jobs)}")
 
 
-def test_a_slurm_that_is_away_is_reported(portal: Cluster, alice: Session) -> None:
+def test_unavailable_slurm_is_reported(portal: Cluster, alice: Session) -> None:
     portal.exec("ctl", "systemctl stop slurmctld")
     try:
         portal.wait_until(

@@ -1,4 +1,4 @@
-"""The portal with 200 users at a time: one squeue serves all, and the hub has time left."""
+"""Tests of the portal with 200 concurrent users: one squeue serves all, and the hub's CPU load is low."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ HOMES = f"for name in {' '.join(NAMES)}; do install -d -m 700 -o $name /shared/h
 
 
 class Member(Session):
-    """One of many browsers, which all know the portal as the first does."""
+    """One of many sessions; all share the connection settings of the first."""
 
     def __init__(self, first: Session, name: str) -> None:
-        """Begin without a cookie."""
+        """Start without cookies."""
         self.name = name
         self.host, self.base, self.context = first.host, first.base, first.context
         self.start()
@@ -49,13 +49,13 @@ class Member(Session):
         return self.login(self.name, PASSWORD)
 
     def asks(self) -> Answer:
-        """Ask for a notebook; the answer to the form comes when it is in the queue, or after ten seconds."""
+        """Request a notebook; the form returns when the job is in the queue, or after ten seconds."""
         return self.spawn(self.name)
 
 
 @pytest.fixture
 def crowd(portal: Cluster, again: Callable[..., subprocess.CompletedProcess[str]]) -> Iterator[list[Member]]:
-    """200 users who have logged in."""
+    """Return the sessions of 200 users who have logged in."""
     done = again("-e", "jupyterhub_logins_per_minute=100000")
     assert done.returncode == 0, done.stdout
     hashed = portal.exec("login", f"openssl passwd -6 '{PASSWORD}'").stdout.strip()
@@ -81,13 +81,13 @@ def crowd(portal: Cluster, again: Callable[..., subprocess.CompletedProcess[str]
 
 
 def asked(portal: Cluster) -> int:
-    """How often Slurm was asked for jobs."""
+    """Return the number of job queries that Slurm has received."""
     said = portal.exec("ctl", "sdiag").stdout
     return sum(int(count) for count in re.findall(r"REQUEST_JOB_INFO\s.*count:(\d+)", said))
 
 
 def cpu_s(portal: Cluster) -> float:
-    """The CPU time of the hub and of the programs that it has run."""
+    """Return the CPU time of the hub and its finished child processes."""
     read = "awk '{print $14 + $15 + $16 + $17}' /proc/$(systemctl show -P MainPID busbar-portal-hub)/stat"
     return int(portal.exec("login", read).stdout) / int(portal.exec("login", "getconf CLK_TCK").stdout)
 
@@ -98,7 +98,7 @@ def timed(action: Callable[[Member], Answer], member: Member) -> tuple[float, An
     return time.monotonic() - began, answer
 
 
-def test_two_hundred_wait_and_slurm_is_asked_as_for_one(portal: Cluster, crowd: list[Member]) -> None:
+def test_slurm_queries_for_200_waiting_users_are_as_few_as_for_one(portal: Cluster, crowd: list[Member]) -> None:
     began, before = time.monotonic(), cpu_s(portal)
     with ThreadPoolExecutor(AT_ONCE) as pool:
         forms = list(pool.map(lambda one: timed(Member.asks, one), crowd))
@@ -128,6 +128,6 @@ def test_two_hundred_wait_and_slurm_is_asked_as_for_one(portal: Cluster, crowd: 
         "median seconds of a page": round(statistics.median(took for took, _ in pages), 2),
     }
     sys.stdout.write(f"{json.dumps(figures, indent=2)}\n")
-    # One every five seconds for notebooks, one every ten for the page, a few of the cluster's own metrics.
+    # One query every five seconds for notebooks, one every ten for the page, a few for the cluster's own metrics.
     assert calls < 30, figures
     assert cpu < 1, figures

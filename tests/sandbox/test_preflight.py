@@ -1,4 +1,4 @@
-"""Bad input and faults: one clear error with hosts, place and remedy, before any node is changed."""
+"""Tests of the preflight: invalid input and faults give one error with hosts, place and remedy before any change."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MARK = "/root/untouched"
 
 @dataclasses.dataclass
 class Site:
-    """A copy of the sandbox's inventory that a test may spoil."""
+    """A copy of the sandbox's inventory that a test may modify."""
 
     cluster: Cluster
     folder: Path
@@ -41,7 +41,7 @@ class Site:
         path.write_text(yaml.safe_dump(hosts))
 
     def secret(self, name: str, content: str | None, mode: int) -> Path:
-        """Put a secret in its place; a directory when there is no content."""
+        """Write a secret, or create a directory in its place if there is no content."""
         path = self.folder / "secrets" / name
         path.unlink()
         if content is None:
@@ -52,12 +52,12 @@ class Site:
         return path
 
     def provision(self, playbook: str = "site", **variables: object) -> subprocess.CompletedProcess[str]:
-        """Provision the site; the caller judges the exit code."""
+        """Provision the site; the caller checks the exit code."""
         extra = ["-e", json.dumps(variables)] if variables else []
         return self.cluster.busbar("provision", playbook, "-i", str(self.folder / "inventory"), *extra)
 
     def refusal(self, **variables: object) -> str:
-        """Provision the whole site, which must be refused; returns the text of the one error."""
+        """Provision the whole site, check that it is refused with one error, and return its text."""
         done = self.provision("site", **variables)
         assert done.returncode == 2, done.stdout + done.stderr
         assert all(counts["changed"] == 0 for counts in recap(done.stdout).values())
@@ -72,14 +72,14 @@ class Site:
 
 @pytest.fixture
 def site(sandbox: Cluster, tmp_path: Path) -> Site:
-    """The sandbox with an inventory and secrets of its own."""
+    """Return the sandbox with a copy of inventory and secrets."""
     shutil.copytree(sandbox.inventory, tmp_path / "inventory", symlinks=True)
     shutil.copytree(sandbox.state / "secrets", tmp_path / "secrets")
     return Site(sandbox, tmp_path)
 
 
 @pytest.mark.core
-def test_a_sound_site_passes(site: Site) -> None:
+def test_valid_site_passes(site: Site) -> None:
     done = site.provision("preflight")
     assert done.returncode == 0, done.stdout
     assert {host: counts["failed"] for host, counts in recap(done.stdout).items()} == dict.fromkeys(
@@ -92,7 +92,7 @@ def test_a_sound_site_passes(site: Site) -> None:
     says="gpu[1-2]: ansible_host: share the address ",
     heals="correct the inventory",
 )
-def test_two_hosts_with_one_address(site: Site) -> None:
+def test_two_hosts_with_one_address_are_refused(site: Site) -> None:
     def change(groups: dict[str, Any]) -> None:
         hosts = groups["sandbox_gpu"]["hosts"]
         hosts["gpu2"]["ansible_host"] = hosts["gpu1"]["ansible_host"]
@@ -111,25 +111,23 @@ def test_two_hosts_with_one_address(site: Site) -> None:
         ),
     ],
 )
-def test_what_the_release_of_the_hosts_does_not_have_is_refused_once(
-    site: Site, variables: dict[str, Any], place: str
-) -> None:
+def test_unavailable_feature_of_a_release_is_reported_once(site: Site, variables: dict[str, Any], place: str) -> None:
     assert len(re.findall(place, site.refusal(**variables))) == 1
 
 
-def test_a_site_may_have_variables_of_its_own(site: Site) -> None:
+def test_site_may_have_its_own_variables(site: Site) -> None:
     site.change(lambda groups: groups["sandbox_gpu"]["vars"].update(hardware_room="B12", slurm_of_the_site="x"))
     done = site.provision("preflight", preflight_allowed_variables=["hardware_room", "slurm_of_the_site"])
     assert done.returncode == 0, done.stdout
 
 
 def _with_storage(groups: dict[str, Any]) -> None:
-    """Let the controller serve the shared tree, and the compute nodes mount it."""
+    """Make the controller the NFS server, and the compute nodes its clients."""
     groups.update(nfs_server={"hosts": {"ctl": {}}}, nfs_client={"children": {"slurm_compute": {}}})
 
 
-def test_a_container_whose_name_cannot_be_changed(site: Site) -> None:
-    """Its name is that of the inventory from the beginning, or podman's to change."""
+def test_container_with_a_fixed_host_name_is_refused(site: Site) -> None:
+    """A container has the inventory name from the start; only podman can change it."""
     site.change(lambda groups: groups["sandbox_gpu"]["hosts"].update(n01=groups["sandbox_gpu"]["hosts"].pop("gpu2")))
     done = site.provision("preflight")
     text = " ".join(done.stdout.split())
@@ -138,8 +136,8 @@ def test_a_container_whose_name_cannot_be_changed(site: Site) -> None:
     assert "remedy: start the container with --hostname n01" in text
 
 
-def test_a_kernel_without_nfs_is_reported_with_the_way_out(site: Site) -> None:
-    """A container has the kernel of its host; nothing may be installed before that is known."""
+def test_kernel_without_nfs_is_reported_with_a_remedy(site: Site) -> None:
+    """A container uses the kernel of its host; the check must precede any installation."""
     site.change(_with_storage)
     exports = [{"path": "/a"}]
     done = site.provision("storage", storage_backend="nfs", nfs_server_exports=exports, users_create_home=False)
@@ -173,7 +171,7 @@ def test_all_that_is_wrong_is_reported_at_once(site: Site) -> None:
     says="is accessible to other users (mode 0644)",
     heals="chmod 0600, replace it if it was read",
 )
-def test_secret_that_cannot_be_used(site: Site, content: str | None, mode: int, problem: str) -> None:
+def test_unusable_secret_is_refused(site: Site, content: str | None, mode: int, problem: str) -> None:
     path = site.secret("munge.key", content, mode)
     text = site.refusal()
     assert f"{path}: {problem}" in text
@@ -181,7 +179,7 @@ def test_secret_that_cannot_be_used(site: Site, content: str | None, mode: int, 
 
 
 def _add_ghost(groups: dict[str, Any]) -> None:
-    """Add a node whose address nobody has."""
+    """Add a node with an unused address."""
     address = groups["slurm_controller"]["hosts"]["ctl"]["ansible_host"].rpartition(".")[0] + ".250"
     groups["sandbox_gpu"]["hosts"]["ghost"] = {"ansible_host": address}
 
@@ -191,7 +189,7 @@ def _add_ghost(groups: dict[str, Any]) -> None:
     says="ghost: ansible_host: cannot be reached: ",
     heals="power it on, or go on without it by `-e preflight_allow_unreachable=true`",
 )
-def test_unreachable_host(site: Site) -> None:
+def test_unreachable_host_is_reported(site: Site) -> None:
     site.change(_add_ghost)
     assert "ghost: ansible_host: cannot be reached: " in site.refusal(ansible_ssh_timeout=3)
 
@@ -201,7 +199,7 @@ def test_unreachable_host(site: Site) -> None:
     says="gpu2: ansible_host: cannot be reached: ",
     heals="check the key, `busbar ssh bootstrap`",
 )
-def test_a_changed_host_key_is_seen_although_a_connection_was_open(site: Site) -> None:
+def test_changed_host_key_is_detected_despite_an_open_connection(site: Site) -> None:
     key = "/etc/ssh/ssh_host_ed25519_key"
     files = f"{key} {key}.pub {key}-cert.pub"
     cluster = site.cluster
@@ -221,7 +219,7 @@ def test_a_changed_host_key_is_seen_although_a_connection_was_open(site: Site) -
     assert cluster.playbook("preflight.yml", "--limit", "gpu2").returncode == 0
 
 
-def test_unreachable_host_may_be_left_out(site: Site) -> None:
+def test_unreachable_host_may_be_skipped(site: Site) -> None:
     site.change(_add_ghost)
     done = site.provision("preflight", preflight_allow_unreachable=True, ansible_ssh_timeout=3)
     counts = recap(done.stdout)
@@ -233,7 +231,7 @@ def test_unreachable_host_may_be_left_out(site: Site) -> None:
 
 @pytest.fixture
 def sudo_password(sandbox: Cluster) -> Iterator[str]:
-    """Let sudo on gpu2 ask for a password for as long as the test lasts."""
+    """Make sudo on gpu2 require a password during the test; yields the password."""
     word = secrets.token_hex(8)
     rule = "/etc/sudoers.d/admin"
     sandbox.exec("gpu2", f"cp -p {rule} {MARK}; sed -i 's/NOPASSWD: //' {rule}; echo 'admin:{word}' | chpasswd")
@@ -242,7 +240,7 @@ def sudo_password(sandbox: Cluster) -> Iterator[str]:
 
 
 def ask(site: Site, word: str, playbook: str) -> tuple[int, str]:
-    """Provision with -K on a terminal, and answer with a password; returns exit code and output."""
+    """Provision with -K on a terminal, and enter a password; return exit code and output."""
     arguments = ["provision", playbook, "-K", "-i", str(site.folder / "inventory")]
     child = pexpect.spawn(
         "busbar",
@@ -266,7 +264,7 @@ def ask(site: Site, word: str, playbook: str) -> tuple[int, str]:
     says="gpu2: become: sudo fails: …password",
     heals="enter the correct password",
 )
-def test_sudo_password(site: Site, sudo_password: str, given: str) -> None:
+def test_sudo_password_is_used_and_a_wrong_one_is_reported(site: Site, sudo_password: str, given: str) -> None:
     word = sudo_password if given == "right" else "not-the-password"
     code, output = ask(site, word, "preflight" if given == "right" else "site")
     if given == "right":
@@ -285,7 +283,7 @@ def test_sudo_password(site: Site, sudo_password: str, given: str) -> None:
     says="gpu2: become: sudo fails: Missing sudo password",
     heals="`-K`, or `busbar ssh bootstrap --sudo`",
 )
-def test_missing_sudo_password(site: Site, sudo_password: str) -> None:
+def test_missing_sudo_password_is_reported(site: Site, sudo_password: str) -> None:
     assert sudo_password
     assert "gpu2: become: sudo fails: Missing sudo password" in site.refusal()
 
@@ -295,7 +293,7 @@ def test_missing_sudo_password(site: Site, sudo_password: str) -> None:
     says="declared, but the host has ",
     heals="repair the node or correct its profile",
 )
-def test_declared_processors_and_memory_exceed_the_real_ones(site: Site) -> None:
+def test_declared_cpus_and_memory_above_the_real_ones_are_refused(site: Site) -> None:
     text = site.refusal(hardware_profiles_extra={"sandbox_gpu": {"cores_per_socket": 4096, "memory_mb": 999999999}})
     assert re.search(r"gpu\[1-\d\]: hardware: 4096 CPUs declared, but the host has \d+", text)
     assert re.search(r"gpu\[1-\d\]: hardware: memory_mb 999999999 declared, but the host has \d+", text)
@@ -306,7 +304,7 @@ def test_declared_processors_and_memory_exceed_the_real_ones(site: Site) -> None
     says="gpu1: users_accounts: uid 2002 of user bob is taken by mallory",
     heals="change one of the two UIDs",
 )
-def test_number_that_another_name_has(site: Site) -> None:
+def test_uid_of_another_user_is_refused(site: Site) -> None:
     site.cluster.exec("gpu1", "useradd -o -u 2002 mallory")
     try:
         text = site.refusal()
@@ -315,14 +313,14 @@ def test_number_that_another_name_has(site: Site) -> None:
     assert "gpu1: users_accounts: uid 2002 of user bob is taken by mallory" in text
 
 
-def test_too_little_disk_and_an_unsupported_system(site: Site) -> None:
+def test_insufficient_disk_space_and_unsupported_system_are_reported(site: Site) -> None:
     text = site.refusal(preflight_free_mb={"/": 10**12}, preflight_systems={"solaris": ["11"]})
     assert re.search(r"disk /: \d+ MiB free, 1000000000000 MiB required", text)
     assert "operating system: Debian GNU/Linux" in text
     assert "remedy: install one of: solaris 11" in text
 
 
-def test_limit_asks_only_the_hosts_named(site: Site) -> None:
+def test_limit_checks_only_the_named_hosts(site: Site) -> None:
     done = site.cluster.busbar("provision", "preflight", "-i", str(site.folder / "inventory"), "--limit", "gpu1")
     assert done.returncode == 0, done.stdout
     assert list(recap(done.stdout)) == ["gpu1"]

@@ -1,4 +1,4 @@
-"""`busbar prove`: alice, an ordinary user with the wheel on the login node, validates nodes of the cluster."""
+"""Tests of `busbar prove`: alice, an ordinary user with the wheel on the login node, validates nodes of the cluster."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from conftest import Cluster
 
-# What is judged is the speed of cores that others use too: a bad measurement is taken again, and shown as a rerun.
+# The measured CPU cores are shared with other programs: a failed test runs again and is shown as a rerun.
 pytestmark = [
     pytest.mark.proves("validation"),
     pytest.mark.rate,
@@ -35,7 +35,7 @@ def alice(installed: User) -> Iterator[User]:
     installed.sandbox.exec("login", "scancel -u alice", check=False)
 
 
-def test_two_nodes_pass_without_ansible_and_without_sudo(alice: User) -> None:
+def test_two_nodes_pass_without_ansible_and_sudo(alice: User) -> None:
     assert alice.run("python -c 'import ansible'").returncode == 1
     assert alice.run("sudo -n true").returncode != 0
     done = alice.run(PROVE)
@@ -43,7 +43,7 @@ def test_two_nodes_pass_without_ansible_and_without_sudo(alice: User) -> None:
     report = alice.report()
     assert (report["verdict"], sorted(report["nodes"]), report["left_out"]) == ("PASS", ["gpu1", "gpu2"], {})
     assert [test["name"] for test in report["tests"]] == ["node-gpu1", "node-gpu2", "cluster"]
-    # One job, whatever ran in it.
+    # One job, regardless of its steps.
     assert len({test["job"]["job_id"] for test in report["tests"]}) == 1
     files = set(alice.run("ls $(ls -d busbar-report-* | tail -n 1)").stdout.split())
     assert files >= {"report.html", "report.json", "junit.xml", "cluster.out", "node-gpu1.out", "node-gpu2.out"}
@@ -53,20 +53,20 @@ def test_two_nodes_pass_without_ansible_and_without_sudo(alice: User) -> None:
     alice.wait_for_none()
 
 
-def test_a_throttled_link_fails_and_its_node_is_named(alice: User, faults: Callable[..., None]) -> None:
-    # 0.0125 GB/s, and the floor of two nodes is 0.02.
+def test_throttled_link_fails_and_its_node_is_named(alice: User, faults: Callable[..., None]) -> None:
+    # 0.0125 GB/s, while the floor of two nodes is 0.02.
     faults("throttle", "gpu2", "100mbit")
     done = alice.run(f"{PROVE} --nodes {len(alice.sandbox.compute)}")
     assert done.returncode == FAIL, done.stdout + done.stderr
     report = alice.report()
     (culprit,) = report["culprits"]
-    # Of two nodes alone either NIC may be the cause.
+    # With only two nodes, either NIC may be the cause.
     assert "gpu2" in culprit["nodes"]
     assert len(culprit["nodes"]) == 1 or len(alice.sandbox.compute) == 2
     assert "gpu2" in done.stdout.split("Verdict: FAIL")[0].splitlines()[-2]
 
 
-def test_ctrl_c_leaves_no_job_and_a_report(alice: User) -> None:
+def test_ctrl_c_leaves_no_job_and_writes_a_report(alice: User) -> None:
     interrupted = (
         f"setsid {PROVE} > out 2>&1 & pid=$!; until grep -q running: out || ! kill -0 $pid; do sleep 0.2; done; "
         "kill -INT $pid; wait $pid; echo code $?; cat out"
@@ -77,7 +77,7 @@ def test_ctrl_c_leaves_no_job_and_a_report(alice: User) -> None:
     alice.wait_for_none()
 
 
-def test_it_uses_the_allocation_around_it_once_and_submits_nothing(alice: User) -> None:
+def test_existing_allocation_is_used_and_nothing_is_submitted(alice: User) -> None:
     inside = (
         f"{PROVE} > first & until grep -q running: first || ! kill -0 $!; do sleep 0.2; done; "
         f"{PROVE} > second 2>&1; echo second $?; squeue -h -o %i | wc -l; wait %1; echo first $?; squeue -h -o %T"
@@ -88,7 +88,7 @@ def test_it_uses_the_allocation_around_it_once_and_submits_nothing(alice: User) 
     alice.wait_for_none()
 
 
-def test_a_queue_without_free_nodes_is_inconclusive_after_the_wait(alice: User) -> None:
+def test_queue_without_free_nodes_is_inconclusive_after_the_wait(alice: User) -> None:
     alice.run("sbatch --nodes=2 --exclusive --output=/dev/null --wrap 'sleep 300'")
     alice.sandbox.wait_until(lambda: "alice RUNNING" in alice.jobs(), "the job of others does not run")
     before = alice.jobs()
@@ -99,7 +99,7 @@ def test_a_queue_without_free_nodes_is_inconclusive_after_the_wait(alice: User) 
     alice.sandbox.wait_until(lambda: alice.jobs() == before, "its job is left in the queue")
 
 
-def test_a_drained_node_of_the_list_is_reported_and_the_rest_tested(alice: User) -> None:
+def test_drained_node_is_reported_and_the_others_are_tested(alice: User) -> None:
     alice.sandbox.exec("ctl", "scontrol update nodename=gpu2 state=drain reason=fan")
     try:
         done = alice.run(f"{PROVE} --nodelist gpu[1-2]")
@@ -109,7 +109,7 @@ def test_a_drained_node_of_the_list_is_reported_and_the_rest_tested(alice: User)
     assert alice.report()["left_out"] == {"gpu2": "drained (fan)"}
 
 
-def test_detached_it_outlives_its_shell_and_report_wait_has_its_exit_code(alice: User) -> None:
+def test_detached_run_survives_its_shell_and_report_wait_returns_its_exit_code(alice: User) -> None:
     assert alice.run(f"{PROVE} --nodes 1 --detach").returncode == 0
     assert alice.run("ls logs").returncode != 0
     done = alice.run("busbar report wait")
@@ -128,7 +128,7 @@ def test_detached_it_outlives_its_shell_and_report_wait_has_its_exit_code(alice:
         ("--jobid 99999999", ["job 99999999 cannot be used"]),
     ],
 )
-def test_a_request_that_slurm_rejects_is_refused(alice: User, options: str, words: list[str]) -> None:
+def test_request_that_slurm_rejects_is_refused(alice: User, options: str, words: list[str]) -> None:
     done = alice.run(f"busbar prove --backend mpi {options}")
     assert (done.returncode, alice.jobs()) == (REFUSED, ""), done.stdout + done.stderr
     assert all(part in done.stderr for part in words), done.stderr
@@ -200,7 +200,7 @@ LIMITS = {
 
 @pytest.fixture
 def limit(alice: User, request: pytest.FixtureRequest) -> Iterator[Limit]:
-    """A limit that slurmctld knows; cleared at the end."""
+    """Set a limit in slurmctld; cleared at the end."""
     found = LIMITS[request.param]
     known = "scontrol -o show assoc_mgr flags=assoc,qos; scontrol -o show partition; sacctmgr -nP show qos"
     before = alice.sandbox.exec("ctl", known).stdout
@@ -213,8 +213,8 @@ def limit(alice: User, request: pytest.FixtureRequest) -> Iterator[Limit]:
 
 
 @pytest.mark.parametrize("limit", LIMITS, indirect=True)
-def test_a_limit_that_forbids_the_job_is_reported_at_once(alice: User, limit: Limit) -> None:
-    """The default of --wait is an hour; no message must need it."""
+def test_limit_that_forbids_the_job_is_reported_immediately(alice: User, limit: Limit) -> None:
+    """The default of --wait is an hour; the message must appear without waiting."""
     done = alice.run("busbar prove --nodes 2 --time 60", timeout=60)
     assert (done.returncode, alice.jobs()) == (REFUSED, ""), done.stdout + done.stderr
     assert "ask the admin" in done.stderr
@@ -222,7 +222,7 @@ def test_a_limit_that_forbids_the_job_is_reported_at_once(alice: User, limit: Li
 
 
 @pytest.mark.parametrize("limit", ["user"], indirect=True)
-def test_a_limit_that_a_job_of_this_user_holds_is_waited_for(alice: User, limit: Limit) -> None:
+def test_limit_reached_by_another_job_of_the_user_is_waited_for(alice: User, limit: Limit) -> None:
     alice.run("sbatch --nodes=1 --output=/dev/null --wrap 'sleep 300'")
     alice.sandbox.wait_until(lambda: "alice RUNNING" in alice.jobs(), "the first job does not run")
     before = alice.jobs()

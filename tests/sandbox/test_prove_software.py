@@ -1,6 +1,6 @@
-"""`busbar prove` finds nccl-tests in a module of the real Lmod and in an image of the real Apptainer.
+"""Tests that `busbar prove` finds nccl-tests in a module of the real Lmod and in an image of the real Apptainer.
 
-The programs are stand-ins: the sandbox has no GPU. tests/real has an image of Pyxis.
+The programs of nccl-tests are simulated: the sandbox has no GPU. tests/real has an image for Pyxis.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.proves("validation", "lmod", "apptainer")
 
 REFUSED = 2
-# The first rank prints what eight GPUs of each node would print.
+# The first rank prints the output for eight GPUs on each node.
 PROGRAM = '#!/bin/sh\n[ "$SLURM_PROCID" != 0 ] || cat {}\n'
 PROVE = "busbar prove --nodes 2 --floor 1"
 
@@ -35,7 +35,7 @@ def alice(sandbox: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 
 def programs(sandbox: Cluster, folder: str, table: str) -> None:
-    """Write the stand-ins for nccl-tests into a folder of the shared tree."""
+    """Write the simulated nccl-tests into a folder on the shared file system."""
     text = shlex.quote(PROGRAM.format(table))
     for name in ("all_reduce_perf", "alltoall_perf"):
         sandbox.exec("gpu1", f"mkdir -p {folder}; printf %s {text} >{folder}/{name}; chmod 755 {folder}/{name}")
@@ -43,7 +43,7 @@ def programs(sandbox: Cluster, folder: str, table: str) -> None:
 
 @pytest.fixture
 def module(sandbox: Cluster) -> Iterator[str]:
-    """A module with nccl-tests; its name."""
+    """Create a module with nccl-tests and return its name."""
     folder, tree = "/shared/prove-module", "/shared/modules/nccl-tests"
     programs(sandbox, folder, f"{folder}/table")
     table = shlex.quote(nccl_text(["gpu1", "gpu2"], 1, 4.0))
@@ -55,7 +55,7 @@ def module(sandbox: Cluster) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def image(sandbox: Cluster) -> Iterator[str]:
-    """A directory that Apptainer runs, with nccl-tests in one of the usual folders."""
+    """Return a directory that Apptainer runs, with nccl-tests in one of the usual folders."""
     sandbox.exec("gpu1", MAKE_IMAGE)
     fetched = sandbox.exec("gpu1", FETCH, check=False, timeout=300)
     if fetched.returncode:
@@ -87,7 +87,7 @@ def test_nccl_tests_of_an_image_runs_in_apptainer(alice: User, image: str) -> No
     alice.wait_for_none()
 
 
-def test_an_image_that_cannot_be_used_is_named_with_the_reason(alice: User, image: str) -> None:
+def test_unusable_image_is_reported_with_the_reason(alice: User, image: str) -> None:
     alice.sandbox.exec("gpu1", f"mv {image}/opt/nccl-tests {image}/opt/other")
     for given, reason in {
         f"{PLACE}/none.sif": "no such file or directory",

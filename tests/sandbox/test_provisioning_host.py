@@ -1,7 +1,7 @@
-"""A bare Debian machine as provisioning host, set up as README says: the unit tests there, and a site over real SSH.
+"""Tests of a bare Debian machine as provisioning host, set up as in README: its unit tests, and a site over real SSH.
 
-With the Python 3.11 of Debian 12, requirements.txt installs the lowest supported ansible-core; with the Python 3.13 of
-Debian 13 the highest.
+With Debian 12's Python 3.11, requirements.txt installs the lowest supported ansible-core; with Debian 13's Python 3.13
+the highest.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.proves()
 
 VERSIONS = {"debian12": ("Python 3.11.", "core 2.19."), "debian13": ("Python 3.13.", "core 2.21.")}
-# Authorities that this machine trusts, and how it reaches a package index.
+# Certificate authorities that this machine trusts, and its access to a package index.
 TRUSTED = Path("/etc/ssl/certs/ca-certificates.crt")
 PASSED_ON = ("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_TRUSTED_HOST", "http_proxy", "https_proxy", "no_proxy")
 COPY = "git ls-files -z --cached --others --exclude-standard | tar -c --null --files-from=- --ignore-failed-read"
@@ -36,10 +36,10 @@ UNITS_TIMEOUT_S = 3600
 
 
 class Machine:
-    """A bare machine with a copy of this checkout in the home of an admin who may use sudo."""
+    """A bare machine with a copy of this checkout in the home of an admin with sudo."""
 
     def __init__(self, name: str) -> None:
-        """Take the name of its container."""
+        """Store the name of its container."""
         self.name = name
 
     def create(self, distribution: str, *options: str) -> None:
@@ -58,7 +58,7 @@ class Machine:
         self.run("mkdir busbar && tar -x -C busbar", stdin=packed.stdout)
 
     def run(self, command: str, *, stdin: bytes = b"", timeout: float = 1200) -> str:
-        """Run a command as the admin and return what it printed."""
+        """Run a command as the admin and return its output."""
         passed = [f"--env={name}" for name in PASSED_ON if name in os.environ]
         done = subprocess.run(
             ["podman", "exec", "-i", *passed, f"--user={image.ADMIN}", self.name, "bash", "-lc", f"cd; {command}"],
@@ -79,19 +79,19 @@ class Machine:
 
 @pytest.fixture
 def machine(sandbox_name: str) -> Iterator[Machine]:
-    """A machine, which the test creates."""
+    """Return a machine, which the test creates."""
     one = Machine(f"busbar-{sandbox_name}-provisioner")
     yield one
     one.remove()
 
 
 def is_here(distribution: str) -> bool:
-    """Whether this machine has the distribution; scripts/test runs the unit tests here anyway."""
+    """Return whether this machine has the distribution; scripts/test runs the unit tests on it anyway."""
     return f'VERSION_ID="{distribution.removeprefix("debian")}"' in Path("/etc/os-release").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("distribution", VERSIONS)
-def test_the_unit_tests_pass_with_the_python_of(distribution: str, machine: Machine) -> None:
+def test_unit_tests_pass_with_the_python_of_the_distribution(distribution: str, machine: Machine) -> None:
     if is_here(distribution):
         pytest.skip(f"this machine runs the unit tests with the Python of {distribution}")
     machine.create(distribution)
@@ -106,7 +106,7 @@ def test_the_unit_tests_pass_with_the_python_of(distribution: str, machine: Mach
 
 @pytest.fixture
 def bare(sandbox_name: str) -> Iterator[Cluster]:
-    """Three bare nodes, which know the password of their admin only."""
+    """Return three bare nodes on which the admin can only log in with a password."""
     one = Cluster(f"{sandbox_name}-readme")
     made = one.busbar("sandbox", "up", "--name", one.name, "--compute", "1")
     assert made.returncode == 0, made.stderr
@@ -118,7 +118,7 @@ def bare(sandbox_name: str) -> Iterator[Cluster]:
 
 
 def edited(template: dict[str, Any], addresses: dict[str, str]) -> dict[str, Any]:
-    """Return the inventory that `busbar init` wrote, with the machines of the sandbox and without monitoring."""
+    """Return the inventory of `busbar init` with the machines of the sandbox and without monitoring."""
     groups = template["all"]["children"]
     groups.pop("monitoring")
     for group in groups.values():
@@ -130,7 +130,7 @@ def edited(template: dict[str, Any], addresses: dict[str, str]) -> dict[str, Any
     return template
 
 
-def test_a_site_is_made_from_a_bare_machine_as_readme_says(bare: Cluster, machine: Machine) -> None:
+def test_site_is_created_from_a_bare_machine_as_in_readme(bare: Cluster, machine: Machine) -> None:
     machine.create("debian13", f"--network={load(bare.name).network}")
     machine.run("cd busbar && scripts/setup")
     assert "core 2.21." in machine.run(". busbar/.venv/bin/activate && ansible --version")

@@ -1,6 +1,6 @@
-"""A machine with firmware and kernel of its own boots the image of its cluster, and joins by way of the gate.
+"""Tests of a machine with its own firmware and kernel that boots the image of its cluster and joins through the gate.
 
-Where there is no KVM the machine is emulated: all of it takes many times as long, so the times are for the docs alone.
+Without KVM the machine is emulated, which takes many times as long, so times are only recorded for the documentation.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ RUN_TIMEOUT_S = 3600
 
 @pytest.fixture(scope="module")
 def machine(sandbox: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BootedMachine]:
-    """A machine that has booted from the network, and is no member yet; all is as before in the end."""
+    """Return a machine that has booted from the network but is not a member yet; everything is restored at the end."""
     made = BootedMachine(sandbox, tmp_path_factory.mktemp("machine"))
     try:
         made.build()
@@ -39,7 +39,7 @@ def machine(sandbox: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Itera
         made.remove()
 
 
-def test_its_firmware_took_ipxe_and_ipxe_the_image(machine: BootedMachine) -> None:
+def test_firmware_loads_ipxe_and_ipxe_loads_the_image(machine: BootedMachine) -> None:
     said = machine.sandbox.exec(SERVER, "journalctl -o cat -u busbar-pxe-dhcp").stdout
     assert re.search(rf"sent \S*/snponly\.efi to {re.escape(machine.address)}", said), said
     assert machine.on_node("test -d /sys/firmware/efi && echo UEFI").stdout.strip() == "UEFI"
@@ -48,7 +48,7 @@ def test_its_firmware_took_ipxe_and_ipxe_the_image(machine: BootedMachine) -> No
     assert machine.on_node("findmnt -no FSTYPE /").stdout.strip() == "overlay"
 
 
-def test_it_has_its_identity_and_its_bundle(machine: BootedMachine) -> None:
+def test_machine_has_its_identity_and_its_bundle(machine: BootedMachine) -> None:
     machine.wait_for_bundle(RUN_TIMEOUT_S)
     assert machine.on_node("hostname").stdout.strip() == machine.node
     assert machine.on_node("findmnt -no SOURCE /var/lib/busbar/state").stdout.startswith("/dev/")
@@ -56,7 +56,7 @@ def test_it_has_its_identity_and_its_bundle(machine: BootedMachine) -> None:
     assert machine.dns in machine.on_node("cat /etc/resolv.conf").stdout
 
 
-def test_it_joins_through_the_gate_and_runs_jobs(machine: BootedMachine) -> None:
+def test_machine_joins_through_the_gate_and_runs_jobs(machine: BootedMachine) -> None:
     sandbox, node = machine.sandbox, machine.node
     machine.bootstrap()
     known = time.monotonic()
@@ -84,8 +84,8 @@ def test_a_second_run_changes_nothing(machine: BootedMachine) -> None:
     assert recap(done.stdout)[machine.node]["changed"] == 0, done.stdout
 
 
-def test_after_a_reboot_it_comes_back_with_its_key(machine: BootedMachine) -> None:
-    """The small disk has kept its host key, and memory nothing."""
+def test_machine_returns_with_its_host_key_after_a_reboot(machine: BootedMachine) -> None:
+    """The small disk stores its host key; memory is lost."""
     sandbox, node, former = machine.sandbox, machine.node, machine.fingerprint()
     machine.switch_off()
     machine.boot()

@@ -1,6 +1,6 @@
-"""Pyxis from an archive of known content: built on the controller, loaded by real jobs, and removed.
+"""Tests of Pyxis from an archive with known content: built on the controller, loaded by real jobs, and removed.
 
-What is built is a stand-in that takes the arguments of the real plugin and starts no container.
+The source is a simulation that accepts the arguments of the real plugin and starts no container.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ DIRECTORY = "/etc/tmpfiles.d/busbar-pyxis.conf"
 
 @pytest.fixture(scope="module")
 def apply(sandbox: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Apply]:
-    """Run the roles with options; the sandbox has neither plugin nor compiler at the end."""
+    """Return a function that runs the roles with options; plugin and compiler are removed at the end."""
     archive = tmp_path_factory.mktemp("pyxis") / "pyxis.tar.gz"
     with tarfile.open(archive, "w:gz") as stream:
         stream.add(TOP / "tests" / "fixtures" / "pyxis_plugin", arcname="pyxis-0.24.0")
@@ -57,7 +57,7 @@ def apply(sandbox: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 
 @pytest.mark.core
-def test_jobs_on_all_nodes_have_its_options(sandbox: Cluster, apply: Apply) -> None:
+def test_jobs_on_all_nodes_have_the_pyxis_options(sandbox: Cluster, apply: Apply) -> None:
     done = apply("--diff")
     assert done.returncode == 0, done.stdout
     for node in sandbox.compute:
@@ -70,7 +70,7 @@ def test_jobs_on_all_nodes_have_its_options(sandbox: Cluster, apply: Apply) -> N
     assert {counts["changed"] for counts in recap(apply().stdout).values()} == {0}
 
 
-def test_a_truth_value_of_yaml_reaches_jobs_as_pyxis_reads_it(sandbox: Cluster, apply: Apply) -> None:
+def test_yaml_boolean_is_converted_for_pyxis(sandbox: Cluster, apply: Apply) -> None:
     done = apply(pyxis_options={"use_enroot_load": True}, pyxis_container_scope="job")
     assert done.returncode == 0, done.stdout
     line = sandbox.exec("gpu1", f"cat {OURS}").stdout
@@ -83,7 +83,7 @@ def test_a_truth_value_of_yaml_reaches_jobs_as_pyxis_reads_it(sandbox: Cluster, 
     sandbox.wait_idle()
 
 
-def test_arguments_with_which_no_job_would_run_are_refused_or_taken_back(sandbox: Cluster, apply: Apply) -> None:
+def test_arguments_that_break_jobs_are_refused_or_reverted(sandbox: Cluster, apply: Apply) -> None:
     before = sandbox.exec("gpu1", f"cat {OURS}").stdout
     done = apply(pyxis_options={"use_squashfus": "1"})
     assert done.returncode != 0
@@ -105,8 +105,8 @@ def test_arguments_with_which_no_job_would_run_are_refused_or_taken_back(sandbox
     assert sandbox.exec("login", "srun --quiet -N2 --mem=100 true", user="alice").returncode == 0
 
 
-def test_nodes_that_an_upgrade_has_drained_prove_the_plugin_by_a_step(sandbox: Cluster, apply: Apply) -> None:
-    """Slurm grants no step on a drained node; the step runs in a reservation of root before jobs of users do."""
+def test_plugin_is_verified_by_a_step_on_nodes_drained_by_an_upgrade(sandbox: Cluster, apply: Apply) -> None:
+    """Slurm starts no step on a drained node, so the step runs in a reservation of root, before jobs of users."""
     assert apply().returncode == 0
     drained = "busbar: upgrade of Slurm"
     begun = sandbox.exec("ctl", "date +%Y-%m-%dT%H:%M:%S").stdout.strip()
@@ -130,10 +130,8 @@ def test_nodes_that_an_upgrade_has_drained_prove_the_plugin_by_a_step(sandbox: C
         sandbox.wait_idle()
 
 
-def test_the_jobs_of_a_validation_keep_their_variables_and_tell_why_there_is_no_container(
-    sandbox: Cluster, apply: Apply
-) -> None:
-    """An image whose variables would give each rail the same NIC: the values are those of the job, or it is told."""
+def test_validation_jobs_keep_their_variables_and_report_missing_containers(sandbox: Cluster, apply: Apply) -> None:
+    """The image's variables would give each rail the same NIC: the job's values apply, or an error is reported."""
     assert apply().returncode == 0
     image = "/shared/busbar-test-image"
     sandbox.exec("ctl", f"printf 'NCCL_IB_HCA=mlx5_9\\nNCCL_DEBUG=WARN\\n' >{image}; chmod 0644 {image}")
@@ -149,8 +147,8 @@ def test_the_jobs_of_a_validation_keep_their_variables_and_tell_why_there_is_no_
     assert container_fault(gone.stderr) in {f"{node}: {said}" for node in sandbox.compute}
 
 
-def test_a_validation_runs_in_containers_and_says_why_it_does_not(sandbox: Cluster, apply: Apply) -> None:
-    """As Enroot does, the stand-in starts the login shell of the account that runs the job."""
+def test_validation_runs_in_containers_and_reports_errors(sandbox: Cluster, apply: Apply) -> None:
+    """Like Enroot, the simulation starts the login shell of the account that runs the job."""
     assert apply().returncode == 0
     image, who = "/shared/busbar-test-image", "busbar-validation"
     sandbox.exec("ctl", f"printf 'OF_THE_IMAGE=1\\n' >{image}; chmod 0644 {image}")
@@ -179,7 +177,7 @@ def test_a_validation_runs_in_containers_and_says_why_it_does_not(sandbox: Clust
         sandbox.exec("ctl", f"rm {image}")
 
 
-def test_a_task_prolog_that_ends_containers_is_refused_before_slurm_conf_names_it(sandbox: Cluster) -> None:
+def test_task_prolog_that_breaks_containers_is_refused_before_the_change(sandbox: Cluster) -> None:
     """Debian 13 has Slurm 24.11.5, whose TaskProlog needs slurmstepd and its libraries in the container."""
     before = sandbox.exec("ctl", "cat /etc/slurm/slurm.conf").stdout
     given = ("-e", "scratch_per_job=true pyxis_enabled=true")
@@ -192,7 +190,7 @@ def test_a_task_prolog_that_ends_containers_is_refused_before_slurm_conf_names_i
     assert sandbox.exec("ctl", "cat /etc/slurm/slurm.conf").stdout == before
 
 
-def test_an_archive_without_a_checksum_is_refused(sandbox: Cluster, apply: Apply) -> None:
+def test_archive_without_a_checksum_is_refused(sandbox: Cluster, apply: Apply) -> None:
     done = apply("--limit", sandbox.compute[0], pyxis_sha256="")
     assert done.returncode != 0
     assert "pyxis_sha256 is not set" in " ".join(done.stdout.split())

@@ -1,4 +1,4 @@
-"""RDMA on a node without such hardware: packages work, limits reach jobs, and what is missing is named."""
+"""Tests of RDMA on a node without RDMA hardware: packages work, limits apply to jobs, missing parts are reported."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ FILES = [
 
 
 def packages(sandbox: Cluster) -> set[str]:
-    """The packages of the node."""
+    """Return the packages of the node."""
     return set(sandbox.exec(NODE, "dpkg-query -W -f '${Package}\\n'").stdout.split())
 
 
 @pytest.fixture(scope="module")
 def apply(sandbox: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Apply]:
-    """Run the role with options; the node has the packages and files that it had, at the end."""
+    """Return a function that runs the role with options; packages and files of the node are restored at the end."""
     playbook: Path = tmp_path_factory.mktemp("rdma") / "rdma.yml"
     playbook.write_text(json.dumps(PLAY))
     sandbox.wait_idle()
@@ -70,28 +70,28 @@ def apply(sandbox: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 @pytest.fixture(scope="module")
 def applied(apply: Apply) -> str:
-    """The role's first run."""
+    """Return the output of the role's first run."""
     done = apply(**DECLARED)
     assert done.returncode == 0, done.stdout
     return done.stdout
 
 
-def test_a_node_whose_hardware_declares_no_rdma_is_left_alone(apply: Apply, sandbox: Cluster) -> None:
+def test_node_without_declared_rdma_is_left_alone(apply: Apply, sandbox: Cluster) -> None:
     done = apply("--check", "--tags", "rdma")
     assert "included:" not in done.stdout, "more than the checks of the options"
     assert done.returncode == recap(done.stdout)[NODE]["changed"] == 0
     assert sandbox.exec(NODE, "command -v ibv_devices", check=False).returncode
 
 
-def test_what_is_missing_and_what_is_skipped_is_reported(applied: str) -> None:
+def test_missing_and_skipped_parts_are_reported(applied: str) -> None:
     said = " ".join(applied.split())
     assert "gpu1: RDMA NICs: 2 x 400 Gb/s declared, but 0 active at that rate" in said
     assert "the host is a container (podman): kernel modules and interfaces are not configured" in said
 
 
 @pytest.mark.usefixtures("applied")
-def test_the_programs_of_the_distribution_run(sandbox: Cluster) -> None:
-    """A kernel without RDMA is told of by the libraries themselves."""
+def test_programs_of_the_distribution_run(sandbox: Cluster) -> None:
+    """The libraries themselves report a kernel without RDMA."""
     asked = sandbox.exec(NODE, "ibv_devices", check=False)
     assert "node GUID" in asked.stdout or "Function not implemented" in asked.stderr
     assert "Version" in sandbox.exec(NODE, "ib_write_bw --version", check=False).stdout
@@ -99,7 +99,7 @@ def test_the_programs_of_the_distribution_run(sandbox: Cluster) -> None:
 
 
 @pytest.mark.usefixtures("applied")
-def test_files_are_as_declared(sandbox: Cluster) -> None:
+def test_files_match_the_options(sandbox: Cluster) -> None:
     modules, link, unit, rules = (sandbox.exec(NODE, f"cat {path}").stdout for path in FILES)
     assert modules.split("#\n")[-1].split() == ["ib_umad", "ib_ipoib", "rdma_ucm"]
     assert "Path=pci-0000:1a:00.0" in link
@@ -113,7 +113,7 @@ def test_files_are_as_declared(sandbox: Cluster) -> None:
 @pytest.mark.core
 @pytest.mark.usefixtures("applied")
 def test_jobs_may_lock_as_much_memory_as_the_machine_allows(sandbox: Cluster) -> None:
-    """Unlimited wherever root may raise limits; where not, what the first process has."""
+    """Unlimited if root may raise limits; otherwise the limit of the first process."""
     sandbox.wait_idle()
     limits = sandbox.exec(NODE, "cat /proc/1/limits /proc/self/status").stdout.splitlines()
     hard = next(line.split()[4] for line in limits if line.startswith("Max locked memory"))
@@ -146,7 +146,7 @@ def test_a_second_run_changes_nothing(apply: Apply, arguments: tuple[str, ...]) 
     ],
 )
 @pytest.mark.usefixtures("applied")
-def test_what_cannot_be_is_refused_by_name(apply: Apply, options: dict[str, Any], said: str) -> None:
+def test_invalid_options_are_refused_with_their_names(apply: Apply, options: dict[str, Any], said: str) -> None:
     done = apply(**DECLARED | options)
     assert done.returncode != 0
     assert said in " ".join(done.stdout.split())
@@ -154,7 +154,7 @@ def test_what_cannot_be_is_refused_by_name(apply: Apply, options: dict[str, Any]
 
 
 @pytest.mark.core
-def test_the_way_to_the_gpus_is_reported_with_its_reason(apply: Apply) -> None:
+def test_gpudirect_method_is_reported_with_its_reason(apply: Apply) -> None:
     hardware = {"gpu": {"count": 2}, "nics": [{"count": 2, "gbps": 400, "rdma": True}]}
     done = apply("--tags", "gpudirect", __gpudirect_hardware=hardware)
     assert done.returncode == recap(done.stdout)[NODE]["changed"] == 0

@@ -1,4 +1,4 @@
-"""Nodes that the health check has drained are repaired, checked, validated and resumed; at most twice in a week."""
+"""Tests of the repair of drained nodes: repaired, checked, validated, resumed; at most twice a week."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ pytestmark = pytest.mark.proves("node_health")
 
 CHECK, HISTORY = "/usr/local/lib/busbar/node_health", "/var/lib/busbar/repairs.jsonl"
 NOW, CLIENT = "/run/simulated-gpus.xml", "/run/simulated-gpus.client"
-# Waits for a reset of the GPU.
+# A fault that only a GPU reset clears.
 TO_REMAP = f"{PENDING}<ecc_mode>".join(gpu_recording("gpu1", 2).rsplit("<ecc_mode>", 1))
 REBOOT, BOOTS, RECORDING = "/usr/local/sbin/simulated-reboot", "/run/simulated-boots", "/etc/simulated-gpus.xml"
-# The reboot cures the GPU. A container that goes down takes the other containers' cgroups with it on some hosts.
+# The reboot repairs the GPU. It is simulated: on some hosts a stopping container removes the other containers' cgroups.
 SCRIPT = f"""#!/bin/sh
 cp {RECORDING}.sound {RECORDING}
 rm -f {NOW} /var/lib/busbar/node_health/state.json
@@ -37,7 +37,7 @@ date +%s%N >>{BOOTS}
 
 @pytest.fixture(autouse=True)
 def broken(sandbox: Cluster) -> Iterator[None]:
-    """On gpu1 a GPU is lost, and the health check has drained it; somebody has drained gpu2."""
+    """Simulate a lost GPU on gpu1, which the health check drains, and let an admin drain gpu2."""
     sandbox.exec("ctl", f"rm -f {HISTORY}")
     sandbox.exec("gpu1", f"cat >{REBOOT} <<'END'\n{SCRIPT}END\nchmod +x {REBOOT}; date +%s%N >{BOOTS}")
     sandbox.exec("gpu1", f"cp {RECORDING} {RECORDING}.sound")
@@ -52,7 +52,7 @@ def broken(sandbox: Cluster) -> Iterator[None]:
 
 
 def repair(sandbox: Cluster, *arguments: str) -> tuple[int, str]:
-    """Run the repair; exit code and what was said, on one line."""
+    """Run the repair; return exit code and output in one line."""
     options = (f"nvidia_driver_reboot_command={REBOOT}", f"nvidia_driver_boot_time_command='cat {BOOTS}'")
     given = [word for option in options for word in ("-e", option)]
     done = sandbox.playbook("repair_nodes.yml", *given, *QUICK, *arguments)
@@ -64,28 +64,28 @@ def reason(sandbox: Cluster, node: str) -> str:
 
 
 def events(sandbox: Cluster) -> list[tuple[str, str]]:
-    """Nodes and events of the history."""
+    """Return nodes and events of the history."""
     return [(each["node"], each["event"]) for each in history(sandbox)]
 
 
 def history(sandbox: Cluster) -> list[dict[str, str]]:
-    """What was done, and to which node."""
+    """Return the history of repairs."""
     return [json.loads(line) for line in sandbox.exec("ctl", f"cat {HISTORY}").stdout.splitlines()]
 
 
 def drained_for_a_row(sandbox: Cluster) -> None:
-    """Have gpu1 drained for what a reset of its GPUs cures."""
+    """Make the health check drain gpu1 for a fault that a GPU reset clears."""
     sandbox.exec("gpu1", recording(TO_REMAP))
     sandbox.exec("gpu1", CHECK)
     assert "is pending remapping" in sandbox.exec("gpu1", f"{CHECK} --look", check=False).stdout
 
 
 def boots(sandbox: Cluster) -> int:
-    """How often gpu1 was rebooted."""
+    """Return the number of reboots of gpu1."""
     return len(sandbox.exec("gpu1", f"cat {BOOTS}").stdout.split()) - 1
 
 
-def test_a_node_is_repaired_and_after_two_repairs_given_up(sandbox: Cluster) -> None:
+def test_node_is_repaired_and_isolated_after_two_repairs(sandbox: Cluster) -> None:
     assert reason(sandbox, "gpu1").startswith("drain|busbar health:")
     code, said = repair(sandbox)
     assert code == 0, said
@@ -93,7 +93,7 @@ def test_a_node_is_repaired_and_after_two_repairs_given_up(sandbox: Cluster) -> 
     assert reason(sandbox, "gpu2") == "drain|fan, Meyer"
     assert events(sandbox) == [("gpu1", "began"), ("gpu1", "repaired")]
     assert len(sandbox.exec("gpu1", f"cat {BOOTS}").stdout.split()) == 2
-    # As if it had been repaired twice: the next fault is not answered by a third.
+    # Simulates two past repairs: the next fault must not cause a third.
     sandbox.exec("ctl", f"head -1 {HISTORY} >{HISTORY}.more; cat {HISTORY}.more >>{HISTORY}; rm {HISTORY}.more")
     sandbox.exec("gpu1", recording(LOST))
     sandbox.exec("gpu1", CHECK)
@@ -102,12 +102,12 @@ def test_a_node_is_repaired_and_after_two_repairs_given_up(sandbox: Cluster) -> 
     assert reason(sandbox, "gpu1").startswith("drain|busbar health: ISOLATE 2 repairs in 7 days did not last")
     assert events(sandbox)[-1] == ("gpu1", "isolated")
     assert len(sandbox.exec("gpu1", f"cat {BOOTS}").stdout.split()) == 2
-    # Sound again or not, the health check does not give it back.
+    # The health check does not resume the node, even if the fault is gone.
     sandbox.exec("gpu1", f"cp {RECORDING}.sound {RECORDING}; {CHECK}; {CHECK}; {CHECK}")
     assert "ISOLATE" in reason(sandbox, "gpu1")
 
 
-def test_a_reset_of_the_gpus_cures_what_it_can_without_a_reboot(sandbox: Cluster) -> None:
+def test_gpu_reset_repairs_without_a_reboot(sandbox: Cluster) -> None:
     drained_for_a_row(sandbox)
     asked = sandbox.exec("gpu1", "nvidia-smi --gpu-reset", check=False)
     assert (asked.returncode, "In use by another client" in asked.stdout) == (255, True)
@@ -116,12 +116,12 @@ def test_a_reset_of_the_gpus_cures_what_it_can_without_a_reboot(sandbox: Cluster
     assert reason(sandbox, "gpu1") == "idle|none"
     assert [(each["event"], each["how"]) for each in history(sandbox)] == [("began", "reset"), ("repaired", "reset")]
     assert boots(sandbox) == 0
-    # As it was before: persistence mode is what held the GPUs.
+    # Persistence mode, which kept the GPUs open, is enabled again.
     shown = sandbox.exec("gpu1", "nvidia-smi --query-gpu=index,persistence_mode --format=csv,noheader").stdout
     assert shown == "0, Enabled\n1, Enabled\n"
 
 
-def test_gpus_that_somebody_holds_are_not_reset(sandbox: Cluster) -> None:
+def test_gpus_in_use_are_not_reset(sandbox: Cluster) -> None:
     drained_for_a_row(sandbox)
     sandbox.exec("gpu1", f"touch {CLIENT}; systemd-run --unit=holder -p StandardInput=file:{CLIENT} sleep 900")
     try:
@@ -131,7 +131,7 @@ def test_gpus_that_somebody_holds_are_not_reset(sandbox: Cluster) -> None:
         assert "set node_health_repair to reboot" in said
         assert reason(sandbox, "gpu1").startswith("drain|busbar health: repair failed: ")
         assert boots(sandbox) == 0
-        # A reboot is allowed by default, and helps where the reset does not.
+        # By default, a reboot follows if the reset fails.
         code, said = repair(sandbox)
         assert code == 0, said
         assert [(each["event"], each["how"]) for each in history(sandbox)[-2:]] == [
@@ -143,7 +143,7 @@ def test_gpus_that_somebody_holds_are_not_reset(sandbox: Cluster) -> None:
         sandbox.exec("gpu1", f"systemctl stop holder; rm -f {CLIENT}", check=False)
 
 
-def test_a_user_may_not_reset_gpus(sandbox: Cluster) -> None:
+def test_user_may_not_reset_gpus(sandbox: Cluster) -> None:
     asked = sandbox.exec("gpu1", "nvidia-smi --gpu-reset", user="alice", check=False)
     assert (asked.returncode, asked.stdout.strip()) == (4, "Insufficient Permissions")
 
@@ -153,8 +153,8 @@ def test_a_user_may_not_reset_gpus(sandbox: Cluster) -> None:
     says="gpu1 stays drained: became unreachable: power it on",
     heals="power the node on; the next repair finishes it",
 )
-def test_a_node_that_loses_its_power_is_named_and_repaired_by_the_next_run(sandbox: Cluster) -> None:
-    # Rebooted it is, and never ends its check.
+def test_node_that_loses_power_is_reported_and_repaired_by_the_next_run(sandbox: Cluster) -> None:
+    # The node reboots, but its health check never finishes.
     begun = "/run/check.begun"
     held = f"#!/bin/sh\ntouch {begun}; exec sleep 300\n"
     stops = f"mv {CHECK} {CHECK}.sound; cat >{CHECK} <<'STOP'\n{held}STOP\nchmod +x {CHECK}\n"

@@ -1,4 +1,4 @@
-"""Another machine under the name of a node: trusted by all, validated, its history kept, and nobody else disturbed."""
+"""Tests of a new machine with the name of a node: trusted by all, validated, with the node's history."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ pytestmark = pytest.mark.proves("slurm", "ssh")
 
 NODE, OTHER = "gpu2", "gpu1"
 KEY = "cat /etc/ssh/ssh_host_ed25519_key.pub"
-# One node alone: which partners it gets is tested where nodes are added.
+# Only the node test: the tests of add_nodes cover the choice of partners.
 ALONE = (*QUICK, "-e", "validation_stages=node")
-# Another one each time, also on a sandbox that stands.
+# Different in each run, also on an existing sandbox.
 SERIAL = f"another-machine-{os.getpid()}"
 SHOWN = re.compile(r"ssh-ed25519 (SHA256:[\w+/]{43})")
 
@@ -36,7 +36,7 @@ def replace(sandbox: Cluster, *options: str, node: str = NODE) -> subprocess.Com
 
 
 def refused(sandbox: Cluster, said: str, *options: str, node: str = NODE, code: int = 2) -> str:
-    """See that nothing is changed, and why; returns what was printed."""
+    """Check that the run is refused with this error and changes nothing; return its output."""
     done = replace(sandbox, *options, node=node)
     assert done.returncode == code, done.stdout + done.stderr
     assert said in " ".join(done.stdout.split()), done.stdout
@@ -44,7 +44,7 @@ def refused(sandbox: Cluster, said: str, *options: str, node: str = NODE, code: 
 
 
 def dossier(sandbox: Cluster) -> dict[str, Any]:
-    """All that is known of the node."""
+    """Return the dossier of the node."""
     done = sandbox.busbar("node", "show", NODE, "--name", sandbox.name, "--format", "json")
     assert done.returncode == 0, done.stdout + done.stderr
     found: dict[str, Any] = as_json(done.stdout)
@@ -53,7 +53,7 @@ def dossier(sandbox: Cluster) -> dict[str, Any]:
 
 @pytest.fixture
 def resumed(sandbox: Cluster) -> Iterator[None]:
-    """Give the node back when the test ends."""
+    """Resume the node after the test."""
     sandbox.wait_idle()
     yield
     sandbox.exec("ctl", f"scontrol update NodeName={NODE} State=RESUME", check=False)
@@ -68,14 +68,14 @@ def resumed(sandbox: Cluster) -> Iterator[None]:
         (NODE, ("-e", "replace_node_fingerprint=SHA256:short"), "'SHA256:short' is not a fingerprint"),
     ],
 )
-def test_what_cannot_be_replaced(sandbox: Cluster, node: str, options: tuple[str, ...], said: str) -> None:
+def test_invalid_replacement_is_refused(sandbox: Cluster, node: str, options: tuple[str, ...], said: str) -> None:
     text = refused(sandbox, said, *options, node=node)
     assert all(counts["changed"] == 0 for counts in recap(text).values())
     assert set(sandbox.node_states().values()) == {"idle"}
 
 
 @pytest.mark.usefixtures("resumed")
-def test_jobs_are_waited_for_and_never_ended(sandbox: Cluster) -> None:
+def test_jobs_are_waited_for_and_never_cancelled(sandbox: Cluster) -> None:
     job = submit(sandbox, f"-w {NODE} --mem=64 -o /dev/null", "sleep 900")
     wait_for_state(sandbox, job, "RUNNING")
     try:
@@ -87,7 +87,7 @@ def test_jobs_are_waited_for_and_never_ended(sandbox: Cluster) -> None:
 
 
 @pytest.mark.usefixtures("resumed")
-def test_a_machine_that_was_not_replaced_is_distinguished_from_a_new_one(sandbox: Cluster) -> None:
+def test_old_machine_is_distinguished_from_a_new_one(sandbox: Cluster) -> None:
     before = dossier(sandbox)["changes"]
     refused(sandbox, "it is still the old machine: its host key is already recorded")
     assert sandbox.node_states()[NODE] == "drain"
@@ -95,7 +95,7 @@ def test_a_machine_that_was_not_replaced_is_distinguished_from_a_new_one(sandbox
 
 
 @pytest.mark.usefixtures("resumed")
-def test_check_mode_shows_what_it_would_do_with_a_node_in_service(sandbox: Cluster) -> None:
+def test_check_mode_shows_the_changes_for_a_node_in_service(sandbox: Cluster) -> None:
     before = dossier(sandbox)["changes"]
     done = replace(sandbox, "--check", "-e", "replace_node_same_machine=true", *ALONE)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -105,7 +105,7 @@ def test_check_mode_shows_what_it_would_do_with_a_node_in_service(sandbox: Clust
 
 
 @pytest.mark.usefixtures("resumed")
-def test_a_machine_that_falls_short_of_its_profile_is_refused(sandbox: Cluster) -> None:
+def test_machine_that_does_not_match_its_profile_is_refused(sandbox: Cluster) -> None:
     before = dossier(sandbox)["changes"]
     started = sandbox.exec(NODE, "systemctl show -p InvocationID --value slurmd").stdout
     sandbox.exec(NODE, recording(gpu_recording(NODE, 1)))
@@ -118,7 +118,7 @@ def test_a_machine_that_falls_short_of_its_profile_is_refused(sandbox: Cluster) 
     assert dossier(sandbox)["changes"] == before
 
 
-def test_another_machine_takes_the_name(sandbox: Cluster) -> None:
+def test_new_machine_takes_over_the_name(sandbox: Cluster) -> None:
     sandbox.wait_idle()
     validations = len(dossier(sandbox)["validations"])
     former = " ".join(sandbox.exec(NODE, KEY).stdout.split()[:2])
@@ -133,7 +133,7 @@ def test_another_machine_takes_the_name(sandbox: Cluster) -> None:
         swap(sandbox)
         present = " ".join(sandbox.exec(NODE, KEY).stdout.split()[:2])
         assert present != former
-        # What the sandbox itself knows of its nodes no site would know.
+        # The sandbox recorded the new host key itself, which a real site would not do.
         known.write_text(trusted)
         told = refused(sandbox, "its host key is unknown")
         shown = SHOWN.search(" ".join(told.split()))
@@ -145,7 +145,7 @@ def test_another_machine_takes_the_name(sandbox: Cluster) -> None:
         done = replace(sandbox, "-e", f"replace_node_fingerprint={shown[1]}", *ALONE)
         assert done.returncode == 0, done.stdout + done.stderr
         assert "Verdict: PASS" in done.stdout
-        # Alone it is not admitted: the only other node has a job.
+        # It is not admitted after a test alone: the only other node runs a job.
         assert sandbox.node_states()[NODE].startswith("drain")
         assert "busbar: new" in sandbox.exec("ctl", "sinfo -R -h -o %E").stdout
         assert dossier(sandbox)["changes"][-1]["event"] == "replaced"
@@ -175,7 +175,7 @@ def test_another_machine_takes_the_name(sandbox: Cluster) -> None:
 
 
 def swap(sandbox: Cluster) -> None:
-    """Put another machine in the node's place, with other host keys and serial numbers."""
+    """Replace the node by a machine with other host keys and serial numbers."""
     subprocess.run(["podman", "rm", "--force", "--time=0", sandbox.container(NODE)], check=True, capture_output=True)
     up(sandbox)
     sandbox.exec(NODE, recording(re.sub(rf"simulated-{NODE}-\d", SERIAL, gpu_recording(NODE, 2))))
@@ -184,12 +184,12 @@ def swap(sandbox: Cluster) -> None:
 
 
 def up(sandbox: Cluster) -> None:
-    """Make the nodes that are not there."""
+    """Create the missing nodes."""
     done = sandbox.busbar("sandbox", "up", "--name", sandbox.name)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_the_new_machine_is_the_one_that_is_known_now(sandbox: Cluster) -> None:
+def test_new_machine_is_recorded_as_the_current_one(sandbox: Cluster) -> None:
     try:
         refused(sandbox, "it is still the old machine")
     finally:

@@ -1,4 +1,4 @@
-"""The report of a validation as it is left on the provisioning host."""
+"""Tests of the report files that a validation writes on the provisioning host."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ DELIVERED = "/var/lib/prometheus/node-exporter/busbar_validation.prom"
 
 
 def asked(sandbox: Cluster, query: str) -> dict[tuple[str, str], float]:
-    """What Prometheus answers: values by node and stage, each empty where there is none."""
+    """Return the result of a Prometheus query: values by node and stage, '' for missing labels."""
     found = Prometheus(sandbox.name).query(query)
     return {(labels.get("node", ""), labels.get("stage", "")): value for labels, value in found}
 
 
-def test_a_validation_leaves_files_for_people_ci_and_prometheus(sandbox: Cluster) -> None:
+def test_validation_writes_report_junit_and_metrics(sandbox: Cluster) -> None:
     sandbox.wait_idle()
     done = sandbox.playbook("validate.yml", "-t", "validation_run", *QUICK)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -57,7 +57,7 @@ def test_a_validation_leaves_files_for_people_ci_and_prometheus(sandbox: Cluster
     assert sandbox.exec("ctl", f"cat {DELIVERED}").stdout == (latest / "busbar.prom").read_text(encoding="utf-8")
 
 
-def test_prometheus_has_the_figures_under_the_names_of_the_nodes(sandbox: Cluster) -> None:
+def test_prometheus_has_the_results_by_node(sandbox: Cluster) -> None:
     told = (sandbox.state / "reports" / "latest" / "busbar.prom").read_text(encoding="utf-8")
     began = next(
         family.samples[0].value
@@ -78,11 +78,11 @@ def test_prometheus_has_the_figures_under_the_names_of_the_nodes(sandbox: Cluste
     }
 
 
-def test_a_node_alone_leaves_the_others_as_they_were_and_who_is_away_is_named(sandbox: Cluster) -> None:
+def test_single_node_validation_keeps_other_results_and_reports_unreachable_host(sandbox: Cluster) -> None:
     alone, *others = sandbox.compute
     away = json.dumps({"validation_metrics_hosts": ["nowhere", "ctl"], "validation_stages": ["node"]})
     before = asked(sandbox, "busbar_node_figure_timestamp_seconds")
-    # A host of the inventory, of which nobody knows an address.
+    # An inventory host whose address does not resolve.
     only = ("-i", "nowhere,", "--limit", alone)
     done = sandbox.playbook("validate.yml", "-t", "validation_run", *QUICK, *only, "-e", away)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -94,7 +94,7 @@ def test_a_node_alone_leaves_the_others_as_they_were_and_who_is_away_is_named(sa
     assert {(node, stage) for node in others for stage in ("node", "cluster")} <= after.keys()
 
 
-def test_a_folder_that_cannot_hold_reports_is_refused_before_any_job(sandbox: Cluster, tmp_path: Path) -> None:
+def test_unusable_report_folder_is_refused_before_any_job(sandbox: Cluster, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("", encoding="utf-8")
     done = sandbox.playbook("validate.yml", "-e", f"validation_reports_dir={tmp_path}/file/reports")
     assert done.returncode != 0
@@ -107,8 +107,8 @@ def test_a_folder_that_cannot_hold_reports_is_refused_before_any_job(sandbox: Cl
     says="could not be written to …: No space left on device…busbar report render",
     heals="make room and render the report; no test is run again",
 )
-def test_a_report_on_a_full_disk_is_kept_and_proves_nothing(sandbox: Cluster, tmp_path: Path) -> None:
-    """The raw outputs and report.json fit, the page does not; no script takes that for a proof."""
+def test_report_on_a_full_disk_is_kept_and_fails_the_run(sandbox: Cluster, tmp_path: Path) -> None:
+    """The raw outputs and report.json fit, the page does not; the exit code is not that of a passed validation."""
     sandbox.wait_idle()
     small = ("-t", "validation_run", *QUICK, "-e", f"validation_reports_dir={tmp_path}")
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", tmp_path], check=True)

@@ -1,4 +1,4 @@
-"""A rootless runtime in jobs: an image of the sandbox's own files, with the job's GPUs and no others."""
+"""Tests of a rootless container runtime in jobs: an image of the sandbox's own files, with only the job's GPUs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.proves("charliecloud")
 IMAGES = "/shared/test-images"
 ON = ("--tags", "charliecloud", "-e", "charliecloud_enabled=true", "-e", f"charliecloud_images_path={IMAGES}")
 CACHE = "/var/tmp/ch-job.alice"  # noqa: S108 - where the role keeps what users unpack
-# Programs of a node with what they are linked to, in the layout of its root; a file that only the image has.
+# Programs of a node with their shared libraries, in the layout of its root, and a file that only the image has.
 MAKE_IMAGE = f"""
 set -e
 mkdir -p {IMAGES}/small/usr/bin {IMAGES}/small/usr/lib {IMAGES}/small/usr/lib64 {IMAGES}/small/etc
@@ -43,7 +43,7 @@ OPEN_GPUS = "for gpu in 0 1; do (: </dev/nvidia$gpu) 2>&1; done"
 
 @pytest.fixture(scope="module", autouse=True)
 def runtime(sandbox: Cluster) -> Iterator[None]:
-    """The runtime on all nodes, and images; both gone at the end, but for the packages."""
+    """Install the runtime on all nodes, and images; removed at the end, except the packages."""
     sandbox.wait_idle()
     done = sandbox.playbook("containers.yml", *ON)
     assert done.returncode == 0, done.stdout
@@ -67,7 +67,7 @@ def test_a_second_run_changes_nothing(sandbox: Cluster) -> None:
 
 @pytest.mark.core
 @pytest.mark.parametrize("image", ["small", "packed.tar"])
-def test_an_image_runs_on_two_nodes_with_the_gpus_of_the_job(sandbox: Cluster, image: str) -> None:
+def test_image_runs_on_two_nodes_with_the_gpus_of_the_job(sandbox: Cluster, image: str) -> None:
     command = f"cat /etc/only-here; echo node $(uname -n) user $(id -u); {OPEN_GPUS}; true"
     told = srun(sandbox, f"-l -N2 --gpus-per-node=1 ch-job {image} -- bash -c '{command}'").stdout
     uid = sandbox.exec("login", "id -u alice").stdout.strip()
@@ -81,7 +81,7 @@ def test_an_image_runs_on_two_nodes_with_the_gpus_of_the_job(sandbox: Cluster, i
         assert sum(line.endswith(refused) for line in opened) == 1, told
 
 
-def test_an_archive_is_unpacked_once_for_all_tasks_of_a_node(sandbox: Cluster) -> None:
+def test_archive_is_unpacked_once_for_all_tasks_of_a_node(sandbox: Cluster) -> None:
     sandbox.exec("gpu1", f"rm -rf {CACHE}")
     told = srun(sandbox, "-w gpu1 -n2 --mem=100 ch-job packed.tar -- cat /etc/only-here").stdout
     assert told == "image\nimage\n"
@@ -89,12 +89,12 @@ def test_an_archive_is_unpacked_once_for_all_tasks_of_a_node(sandbox: Cluster) -
     assert sandbox.exec("gpu1", f"stat -c '%U %a' {CACHE}").stdout == "alice 700\n"
 
 
-def test_the_shared_tree_is_in_the_container(sandbox: Cluster) -> None:
+def test_shared_file_system_is_mounted_in_the_container(sandbox: Cluster) -> None:
     told = srun(sandbox, f"-w gpu1 ch-job {IMAGES}/packed.tar -- ls {IMAGES}").stdout
     assert "packed.tar" in told.split()
 
 
-def test_the_status_of_the_command_is_that_of_the_job(sandbox: Cluster) -> None:
+def test_exit_code_of_the_command_is_that_of_the_job(sandbox: Cluster) -> None:
     assert srun(sandbox, "-w gpu1 ch-job small -- bash -c 'exit 7'", check=False).returncode == 7
 
 
@@ -107,13 +107,13 @@ def test_the_status_of_the_command_is_that_of_the_job(sandbox: Cluster) -> None:
         ("empty.tar", f"{IMAGES}/empty.tar is not a root file system"),
     ],
 )
-def test_an_image_that_cannot_run_is_named_in_the_output_of_the_job(sandbox: Cluster, image: str, said: str) -> None:
+def test_unusable_image_is_reported_in_the_output_of_the_job(sandbox: Cluster, image: str, said: str) -> None:
     done = srun(sandbox, f"-w gpu1 ch-job {image} -- true", check=False)
     assert done.returncode == 125
     assert said in done.stderr
 
 
-def test_a_full_cache_is_named_with_the_way_out_and_leaves_nothing(sandbox: Cluster) -> None:
+def test_full_cache_is_reported_with_a_remedy_and_leaves_no_files(sandbox: Cluster) -> None:
     sandbox.exec("gpu1", "mkdir /srv/full && mount -t tmpfs -o size=8m,mode=1777 none /srv/full")
     try:
         done = srun(sandbox, "-w gpu1 env CH_JOB_CACHE=/srv/full ch-job big.tar -- true", check=False)
@@ -125,7 +125,7 @@ def test_a_full_cache_is_named_with_the_way_out_and_leaves_nothing(sandbox: Clus
         sandbox.exec("gpu1", "umount /srv/full && rmdir /srv/full")
 
 
-def test_a_cache_of_another_user_is_not_used(sandbox: Cluster) -> None:
+def test_cache_of_another_user_is_not_used(sandbox: Cluster) -> None:
     sandbox.exec("gpu1", "mkdir -p /srv/theirs/ch-job.alice && chmod 1777 /srv/theirs /srv/theirs/ch-job.alice")
     try:
         done = srun(sandbox, "-w gpu1 env CH_JOB_CACHE=/srv/theirs ch-job packed.tar -- true", check=False)
@@ -135,7 +135,7 @@ def test_a_cache_of_another_user_is_not_used(sandbox: Cluster) -> None:
         sandbox.exec("gpu1", "rm -r /srv/theirs")
 
 
-def test_what_was_not_used_for_long_goes_with_the_next_job(sandbox: Cluster) -> None:
+def test_unused_cache_entry_is_removed_by_the_next_job(sandbox: Cluster) -> None:
     srun(sandbox, "-w gpu1 ch-job packed.tar -- true")
     old = f"{CACHE}/0123456789abcdef"
     sandbox.exec("gpu1", f"mkdir {old} && touch -d '9 days ago' {old}.lock && chown -R alice {old} {old}.lock")
@@ -144,8 +144,8 @@ def test_what_was_not_used_for_long_goes_with_the_next_job(sandbox: Cluster) -> 
     assert len(sandbox.exec("gpu1", f"ls -d {CACHE}/*/").stdout.split()) == 1
 
 
-def test_a_job_on_a_node_that_forbids_namespaces_is_reported(sandbox: Cluster) -> None:
-    """The kernel refuses them to what runs in another root, as it does where they are forbidden for all."""
+def test_job_on_a_node_without_user_namespaces_is_reported(sandbox: Cluster) -> None:
+    """The kernel refuses namespaces in a chroot, with the same error as if they were disabled for all users."""
     elsewhere = "mount --rbind / /mnt && exec /usr/sbin/chroot /mnt ch-job small -- true"
     job = srun(sandbox, f"-w gpu1 unshare --map-root-user --mount bash -c '{elsewhere}'", check=False)
     assert job.returncode == 125
@@ -153,8 +153,8 @@ def test_a_job_on_a_node_that_forbids_namespaces_is_reported(sandbox: Cluster) -
     assert "contact the administrator" in job.stderr
 
 
-def test_a_node_that_forbids_namespaces_is_refused(sandbox: Cluster) -> None:
-    """The nodes share their kernel's settings with the host of the sandbox: a trial that fails stands in for them."""
+def test_node_without_user_namespaces_is_refused(sandbox: Cluster) -> None:
+    """The nodes share their sysctl settings with the host, so failing test programs simulate the missing namespaces."""
     programs = ("/usr/bin/unshare", "/usr/bin/ch-checkns")
     for program in programs:
         script = "#!/bin/sh\\necho no namespaces here >&2\\nexit 1\\n"

@@ -1,4 +1,4 @@
-"""Apptainer from a package of known content, its settings, and what is said where it is not available."""
+"""Tests of Apptainer from a package with known content: settings, upgrade, and errors if it is unavailable."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ CONFIG = "/etc/apptainer/apptainer.conf"
 
 
 class Packages:
-    """Packages of the test in a directory that all nodes see."""
+    """Packages of the test in a directory that all nodes can read."""
 
     def __init__(self, sandbox: Cluster, folder: Path) -> None:
-        """Keep where they are made."""
+        """Store the build folder."""
         self.sandbox = sandbox
         self.folder = folder
 
     def make(self, version: str) -> dict[str, str]:
-        """Make a package, put it where nodes find it, and return it as it is declared."""
+        """Create a package in the shared directory and return its declaration."""
         files = {
             "/usr/bin/apptainer": f"#!/bin/sh\necho apptainer version {version}\n",
             CONFIG: f"of the package {version}\n",
@@ -62,7 +62,7 @@ class Packages:
 
 @pytest.fixture(scope="module")
 def packages(sandbox: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Packages]:
-    """Packages, and nothing of them at the end."""
+    """Return the packages; all are removed at the end."""
     yield Packages(sandbox, tmp_path_factory.mktemp("packages"))
     sandbox.exec("gpu1", f"dpkg --purge apptainer; rm -rf {PLACE} /srv/apptainer {CONFIG} /etc/apptainer")
     sandbox.exec("gpu1", "rm -f /etc/profile.d/busbar-apptainer.sh")
@@ -70,7 +70,7 @@ def packages(sandbox: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iter
 
 @pytest.fixture(scope="module")
 def first(packages: Packages) -> dict[str, str]:
-    """The package that is installed."""
+    """Install the first package and return its declaration."""
     declared = packages.make("1.4.5")
     done = packages.play([declared])
     assert done.returncode == 0, done.stdout
@@ -79,7 +79,7 @@ def first(packages: Packages) -> dict[str, str]:
 
 @pytest.mark.scenario
 @pytest.mark.usefixtures("first")
-def test_users_have_it_with_the_settings_of_the_site(sandbox: Cluster) -> None:
+def test_users_have_apptainer_with_the_settings_of_the_site(sandbox: Cluster) -> None:
     assert sandbox.exec("gpu1", "apptainer --version", user="alice").stdout == "apptainer version 1.4.5\n"
     lines = sandbox.exec("gpu1", f"cat {CONFIG}", user="alice").stdout.splitlines()
     for line in (
@@ -94,7 +94,7 @@ def test_users_have_it_with_the_settings_of_the_site(sandbox: Cluster) -> None:
 
 
 @pytest.mark.usefixtures("first")
-def test_every_user_has_a_cache_that_nobody_else_made(sandbox: Cluster) -> None:
+def test_every_user_has_a_private_cache(sandbox: Cluster) -> None:
     show = "echo ${APPTAINER_CACHEDIR:-none}"
     assert sandbox.exec("gpu1", show, user="alice").stdout == "/srv/apptainer/alice\n"
     assert sandbox.exec("gpu1", "stat -c '%U %a' /srv/apptainer/alice").stdout == "alice 700\n"
@@ -107,7 +107,7 @@ def test_a_second_run_changes_nothing(packages: Packages, first: dict[str, str])
     assert recap(done.stdout)["gpu1"]["changed"] == 0
 
 
-def test_another_version_takes_its_place_and_keeps_the_settings(
+def test_another_version_replaces_it_and_keeps_the_settings(
     sandbox: Cluster, packages: Packages, first: dict[str, str]
 ) -> None:
     done = packages.play([packages.make("1.5.0")])
@@ -117,14 +117,14 @@ def test_another_version_takes_its_place_and_keeps_the_settings(
     assert "always use nv = yes" in sandbox.exec("gpu1", f"cat {CONFIG}").stdout
 
 
-def test_a_package_of_other_content_is_not_installed(sandbox: Cluster, packages: Packages) -> None:
+def test_package_with_wrong_checksum_is_not_installed(sandbox: Cluster, packages: Packages) -> None:
     done = packages.play([packages.make("9.9") | {"sha256": "0" * 64}])
     assert done.returncode == 2
     assert f"expected {'0' * 64})" in " ".join(done.stdout.split())
     assert "9.9" not in sandbox.exec("gpu1", "dpkg-query -W apptainer", check=False).stdout
 
 
-def test_a_distribution_without_it_is_named_with_the_way_out(packages: Packages) -> None:
+def test_distribution_without_apptainer_is_reported_with_a_remedy(packages: Packages) -> None:
     done = packages.play([])
     assert done.returncode == 2
     words = " ".join(done.stdout.split())

@@ -1,4 +1,4 @@
-"""Secrets are replaced under a running job: refused as a whole or done as a whole, also by a run that was killed."""
+"""Tests of the rotation of secrets during a running job: complete or refused, also after a killed run."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ srun --mem=64 echo a step after
 
 @pytest.fixture(scope="module")
 def job(sandbox: Cluster) -> Iterator[str]:
-    """The number of a job that writes each second through all of this."""
+    """Return the ID of a job that writes each second during all tests."""
     sandbox.exec("login", f"rm -f {LINES}; touch {GO}", user="alice")
     sandbox.exec("login", f"cat >/shared/rotation.sh <<'END'\n{THROUGH}END", user="alice")
     number = sandbox.exec("login", "sbatch --parsable /shared/rotation.sh", user="alice").stdout.strip()
@@ -43,25 +43,25 @@ def job(sandbox: Cluster) -> Iterator[str]:
 
 
 def seconds(sandbox: Cluster) -> list[int]:
-    """When the job has written."""
+    """Return the times at which the job wrote."""
     text = sandbox.exec("login", f"cat {LINES} || true", user="alice").stdout
     return [int(line) for line in text.split() if line.isdigit()]
 
 
 def is_unbroken(sandbox: Cluster, job: str) -> None:
-    """The job runs, on its first node, and has written all the time."""
+    """Check that the job runs on its first node and wrote without a gap."""
     told = sandbox.exec("ctl", f"scontrol show job {job}").stdout
     assert "JobState=RUNNING" in told, told
     assert "Restarts=0" in told, told
     written = len(seconds(sandbox))
     sandbox.wait_until(lambda: len(seconds(sandbox)) > written, "the job has stopped writing")
     gaps = [after - before for before, after in itertools.pairwise(seconds(sandbox))]
-    # A machine that is busy with a rotation may take its time for `date`; a job that was started again takes longer.
+    # `date` may be slow on a machine that is busy with a rotation; a restarted job has a longer gap.
     assert max(gaps) <= 10, gaps
 
 
 def secrets(sandbox: Cluster) -> dict[str, str]:
-    """The secrets of the provisioning host."""
+    """Return the secrets of the provisioning host."""
     folder = sandbox.state / "secrets"
     return {path.name: path.read_text(encoding="utf-8") for path in folder.iterdir() if path.is_file()}
 
@@ -71,7 +71,7 @@ def nodes(sandbox: Cluster) -> list[str]:
 
 
 def keys(sandbox: Cluster) -> set[str]:
-    """What all nodes have for munge."""
+    """Return the set of munge keys on all nodes."""
     return {sandbox.exec(node, f"sha256sum <{KEY}; ls {KEY}.next 2>&1 || true").stdout for node in nodes(sandbox)}
 
 
@@ -84,7 +84,7 @@ def chosen(*names: str) -> str:
 
 
 def done(sandbox: Cluster, *names: str, arguments: tuple[str, ...] = ()) -> str:
-    """Replace secrets; what was said, in which none of them is."""
+    """Rotate secrets, check that the output contains none of them, and return it."""
     before = secrets(sandbox)
     made = rotate(sandbox, chosen(*names), *arguments)
     said = made.stdout + made.stderr
@@ -97,7 +97,7 @@ def done(sandbox: Cluster, *names: str, arguments: tuple[str, ...] = ()) -> str:
 
 
 def refused(sandbox: Cluster, names: str, *arguments: str) -> str:
-    """What the one error of a run says that has changed nothing."""
+    """Check that a run fails without changes, and return its output."""
     before = secrets(sandbox), keys(sandbox)
     made = rotate(sandbox, names, *arguments)
     assert made.returncode in {1, 2}, made.stdout
@@ -114,18 +114,18 @@ def refused(sandbox: Cluster, names: str, *arguments: str) -> str:
         (chosen("ldap_reader"), "ldap_reader: the cluster does not run an LDAP directory of busbar"),
     ],
 )
-def test_a_wrong_choice_is_refused(sandbox: Cluster, names: str, problem: str) -> None:
+def test_invalid_selection_is_refused(sandbox: Cluster, names: str, problem: str) -> None:
     said = refused(sandbox, names)
     assert problem in said
     assert "munge, slurm_database, ldap_reader" in said or "leave ldap_reader out" in said
 
 
-def test_a_secret_that_the_site_brings_is_refused(sandbox: Cluster) -> None:
+def test_secret_set_by_the_inventory_is_refused(sandbox: Cluster) -> None:
     said = refused(sandbox, chosen("munge"), "-e", "munge_key=a-key-of-the-site-that-is-long-enough")
     assert "munge_key: the inventory sets it" in said
 
 
-def test_a_check_says_what_would_be_done_and_does_nothing(sandbox: Cluster) -> None:
+def test_check_mode_shows_the_rotation_and_changes_nothing(sandbox: Cluster) -> None:
     before = secrets(sandbox)
     made = rotate(sandbox, chosen("munge", "ssh"), "--check")
     assert made.returncode == 0, made.stdout
@@ -140,7 +140,7 @@ def test_a_check_says_what_would_be_done_and_does_nothing(sandbox: Cluster) -> N
     says="rotate_secrets: munge: not in this run",
     heals="run the rotation again with all hosts",
 )
-def test_a_host_that_would_be_left_behind_is_named_before_anything_changes(sandbox: Cluster) -> None:
+def test_missing_host_is_reported_before_any_change(sandbox: Cluster) -> None:
     node = sandbox.compute[-1]
     assert f"{node}: rotate_secrets: munge: not in this run" in refused(sandbox, chosen("munge"), "--limit", f"!{node}")
     sandbox.exec(node, "systemctl stop ssh.socket ssh")
@@ -150,7 +150,7 @@ def test_a_host_that_would_be_left_behind_is_named_before_anything_changes(sandb
         sandbox.exec(node, "systemctl start ssh")
 
 
-def test_a_job_runs_through_a_new_munge_key(sandbox: Cluster, job: str) -> None:
+def test_job_continues_during_rotation_of_the_munge_key(sandbox: Cluster, job: str) -> None:
     before = keys(sandbox)
     old = sandbox.exec("login", "munge -n", user="alice").stdout.strip()
     said = done(sandbox, "munge")
@@ -167,7 +167,7 @@ def test_a_job_runs_through_a_new_munge_key(sandbox: Cluster, job: str) -> None:
     says="munge: resumes where it stopped",
     heals="run the rotation again",
 )
-def test_a_run_that_is_killed_is_finished_by_the_next(sandbox: Cluster, job: str) -> None:
+def test_killed_rotation_is_finished_by_the_next(sandbox: Cluster, job: str) -> None:
     before = secrets(sandbox)["munge.key"]
     command = ["ansible-playbook", "-i", str(sandbox.inventory), "playbooks/rotate_secrets.yml", "-e", chosen("munge")]
     run = subprocess.Popen(command, cwd=TOP, env=plain_environment(), stdout=subprocess.DEVNULL, start_new_session=True)
@@ -188,7 +188,7 @@ def test_a_run_that_is_killed_is_finished_by_the_next(sandbox: Cluster, job: str
     is_unbroken(sandbox, job)
 
 
-def test_a_new_password_of_the_accounting_database_and_nothing_is_left_to_change(sandbox: Cluster, job: str) -> None:
+def test_database_password_is_rotated_and_the_next_run_changes_nothing(sandbox: Cluster, job: str) -> None:
     old = secrets(sandbox)["slurm_database.password"].strip()
     ended = sandbox.exec("login", "sbatch --parsable -w gpu2 --mem=64 -o /dev/null --wrap true", user="alice").stdout
     done(sandbox, "slurm_database")
@@ -204,18 +204,18 @@ def test_a_new_password_of_the_accounting_database_and_nothing_is_left_to_change
 
 
 def state(sandbox: Cluster, job: str) -> str:
-    """What accounting says of a job."""
+    """Return the state of a job from accounting."""
     return sandbox.exec("ctl", f"sacct -n -X -P -o State -j {job.strip()}").stdout.strip()
 
 
-def test_the_job_is_accounted_at_its_end_with_a_step_after_it_all(sandbox: Cluster, job: str) -> None:
+def test_job_is_accounted_with_a_step_after_all_rotations(sandbox: Cluster, job: str) -> None:
     is_unbroken(sandbox, job)
     sandbox.exec("login", f"rm {GO}", user="alice")
     sandbox.wait_until(lambda: state(sandbox, job) == "COMPLETED", "the job is not accounted")
     assert sandbox.exec("login", f"tail -1 {LINES}", user="alice").stdout.strip() == "a step after"
 
 
-def test_the_ssh_authority_is_replaced_with_the_rest(sandbox: Cluster) -> None:
+def test_ssh_ca_is_rotated(sandbox: Cluster) -> None:
     before = secrets(sandbox)["ssh_ca"]
     done(sandbox, "ssh")
     assert secrets(sandbox)["ssh_ca"] != before

@@ -1,4 +1,4 @@
-"""The sandbox itself: it stands beside others, survives a killed run, and leaves nothing behind."""
+"""Tests of the sandbox itself: several in parallel, recovery after a killed run, complete removal."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def podman(*arguments: str) -> str:
 
 
 def traces(name: str) -> list[str]:
-    """Everything on this machine that carries the name of a sandbox."""
+    """Return all containers, networks and folders of a sandbox on this machine."""
     network = [line for line in podman("network", "ls", "--format", "{{.Name}}").split() if line == f"busbar-{name}"]
     folder = [str(path) for path in sandbox_path(name).parent.glob(f"*{name}*")]
     return [*containers(name), *network, *folder]
@@ -34,13 +34,13 @@ def traces(name: str) -> list[str]:
 
 @pytest.fixture
 def second(sandbox: Cluster) -> Iterator[str]:
-    """The name of another sandbox, removed at the end."""
+    """Return the name of another sandbox, which is removed at the end."""
     name = f"{sandbox.name}-b"
     yield name
     sandbox.busbar("sandbox", "down", "--name", name)
 
 
-def test_two_stand_side_by_side_and_one_goes_without_a_trace(sandbox: Cluster, second: str) -> None:
+def test_two_sandboxes_run_in_parallel_and_one_is_removed_completely(sandbox: Cluster, second: str) -> None:
     before = set(containers(sandbox.name))
     made = sandbox.busbar("sandbox", "up", "--name", second, "--compute", "1", "--gpus", "1")
     assert made.returncode == 0, made.stderr
@@ -53,12 +53,12 @@ def test_two_stand_side_by_side_and_one_goes_without_a_trace(sandbox: Cluster, s
     assert set(containers(sandbox.name)) == before
 
 
-def test_nodes_start_bare_and_cannot_touch_the_host(sandbox: Cluster, second: str) -> None:
+def test_nodes_start_bare_and_cannot_change_the_host(sandbox: Cluster, second: str) -> None:
     sandbox.busbar("sandbox", "up", "--name", second, "--compute", "1")
     script = "for program in slurmd munged chronyd mariadbd; do command -v $program; done; command -v sudo"
     ran = sandbox.busbar("sandbox", "exec", "--name", second, "gpu1", "--", "sh", "-c", script)
     assert ran.stdout == "/usr/bin/sudo\n"
-    # `exec` enters with the host's rights; what systemd starts on the node has the node's.
+    # `exec` runs with the privileges of the host; processes started by systemd on the node have those of the node.
     unit = "systemd-run --quiet --wait --pipe date -s 2001-01-01"
     clock = sandbox.busbar("sandbox", "exec", "--name", second, "gpu1", "--", "sh", "-c", unit)
     assert "not permitted" in clock.stderr
@@ -75,7 +75,7 @@ def test_nodes_start_bare_and_cannot_touch_the_host(sandbox: Cluster, second: st
 
 
 @pytest.mark.parametrize("patience", [0.5, 1.5])
-def test_what_a_killed_run_left_is_put_right_by_the_next(sandbox: Cluster, second: str, patience: float) -> None:
+def test_run_after_a_killed_run_repairs_the_sandbox(sandbox: Cluster, second: str, patience: float) -> None:
     command = ["busbar", "sandbox", "up", "--name", second, "--compute", "1"]
     child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
     time.sleep(patience)
@@ -89,7 +89,7 @@ def test_what_a_killed_run_left_is_put_right_by_the_next(sandbox: Cluster, secon
     assert traces(second) == []
 
 
-def test_faults_are_real_and_heal(sandbox: Cluster, faults: Callable[..., None]) -> None:
+def test_faults_are_real_and_are_healed(sandbox: Cluster, faults: Callable[..., None]) -> None:
     faults("throttle", "gpu1", "100mbit")
     faults("stop", "gpu2", "ssh")
     faults("pull", "login")
@@ -105,7 +105,7 @@ def test_faults_are_real_and_heal(sandbox: Cluster, faults: Callable[..., None])
     assert sandbox.exec("login", "hostname").stdout.strip() == "login"
 
 
-def test_all_nodes_share_a_tree_that_is_called_what_it_is(sandbox: Cluster) -> None:
+def test_all_nodes_share_a_file_system_reported_as_bind_mount(sandbox: Cluster) -> None:
     status = sandbox.busbar("sandbox", "status", "--name", sandbox.name, "--format", "json")
     source = sandbox.state / "storage" / "shared"
     assert json.loads(status.stdout)["storage"] == {"backend": "bind", "mount": "/shared", "source": str(source)}
@@ -119,7 +119,7 @@ def test_all_nodes_share_a_tree_that_is_called_what_it_is(sandbox: Cluster) -> N
         sandbox.exec("login", "rm /shared/probe")
 
 
-def test_what_is_mounted_below_a_sandbox_is_never_emptied(sandbox: Cluster, second: str) -> None:
+def test_mounts_below_a_sandbox_are_never_deleted(sandbox: Cluster, second: str) -> None:
     sandbox.busbar("sandbox", "up", "--name", second, "--compute", "1")
     there = sandbox_path(second) / "storage" / "shared" / "data"
     there.mkdir()
@@ -136,7 +136,7 @@ def test_what_is_mounted_below_a_sandbox_is_never_emptied(sandbox: Cluster, seco
     assert traces(second) == []
 
 
-def test_a_sandbox_is_not_shrunk_under_its_users(sandbox: Cluster) -> None:
+def test_sandbox_is_not_shrunk(sandbox: Cluster) -> None:
     refused = sandbox.busbar("sandbox", "up", "--name", sandbox.name, "--compute", "1")
     assert refused.returncode == 2
     assert "only --compute can be increased" in refused.stderr
@@ -152,7 +152,7 @@ def test_a_sandbox_is_not_shrunk_under_its_users(sandbox: Cluster) -> None:
         (("exec", "nowhere", "--", "true"), "no node 'nowhere'"),
     ],
 )
-def test_bad_input_is_one_clear_line(sandbox: Cluster, arguments: tuple[str, ...], words: str) -> None:
+def test_bad_input_is_reported_in_one_line(sandbox: Cluster, arguments: tuple[str, ...], words: str) -> None:
     action, *rest = arguments
     refused = sandbox.busbar("sandbox", action, "--name", sandbox.name, *rest)
     assert refused.returncode == 2

@@ -1,4 +1,4 @@
-"""A directory for every job on a node's scratch: private, gone with the job, and nothing else gone."""
+"""Tests of a scratch directory for every job: private, removed after the job, and no other data removed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SRUN = "srun --quiet -w gpu1 --mem=100"
 
 
 def storage(sandbox: Cluster, *arguments: str) -> str:
-    """Run the play of scratch; what it said."""
+    """Run the scratch tasks of the playbook and return the output."""
     done = sandbox.playbook("storage.yml", "--tags", "scratch", *arguments)
     assert done.returncode == 0, done.stdout
     return done.stdout
@@ -30,7 +30,7 @@ def storage(sandbox: Cluster, *arguments: str) -> str:
 
 @pytest.fixture(scope="module", autouse=True)
 def per_job(sandbox: Cluster) -> Iterator[None]:
-    """A directory per job; Slurm as it was at the end."""
+    """Enable a directory per job; Slurm is restored at the end."""
     sandbox.wait_idle()
     storage(sandbox, *ON)
     done = sandbox.playbook("slurm.yml", "--tags", "slurm_configure", *ON)
@@ -44,7 +44,7 @@ def per_job(sandbox: Cluster) -> Iterator[None]:
 
 
 def leave_nothing(sandbox: Cluster, node: str = "gpu1") -> None:
-    """Wait until no directory is left, then see the node in service."""
+    """Wait until no directory is left and the node is idle."""
     sandbox.wait_until(
         lambda: sandbox.exec(node, "ls -A /scratch").stdout == "",
         f"left over on {node}: {sandbox.exec(node, 'ls -lA /scratch').stdout}",
@@ -58,7 +58,7 @@ def test_a_second_run_changes_nothing(sandbox: Cluster) -> None:
 
 
 @pytest.mark.core
-def test_a_job_writes_to_its_own_directory_which_goes_with_it(sandbox: Cluster) -> None:
+def test_job_writes_to_its_own_directory_which_is_removed(sandbox: Cluster) -> None:
     command = f"{SRUN} bash -c 'echo data >$SCRATCH/mine; stat -c \"%n %U %G %a\" $SCRATCH; echo $SLURM_JOB_ID $TMPDIR'"
     name, owner, group, mode, job, tmpdir = sandbox.exec("login", command, user="alice").stdout.split()
     assert name == tmpdir == f"/scratch/{job}"
@@ -67,7 +67,7 @@ def test_a_job_writes_to_its_own_directory_which_goes_with_it(sandbox: Cluster) 
     leave_nothing(sandbox)
 
 
-def test_a_batch_script_has_it_too(sandbox: Cluster) -> None:
+def test_batch_script_has_the_directory_too(sandbox: Cluster) -> None:
     job = submit(sandbox, "-w gpu1 --mem=100 -o /tmp/scratch.%j", "touch $SCRATCH/a; mktemp; srun -n1 ls $SCRATCH")
     wait_for_state(sandbox, job, "COMPLETED")
     made, seen = sandbox.exec("gpu1", f"cat /tmp/scratch.{job}; rm /tmp/scratch.{job}").stdout.split()[:2]
@@ -76,7 +76,7 @@ def test_a_batch_script_has_it_too(sandbox: Cluster) -> None:
     leave_nothing(sandbox)
 
 
-def test_nobody_else_reads_it_or_puts_something_in_the_way(sandbox: Cluster) -> None:
+def test_directory_is_private_and_users_cannot_create_others(sandbox: Cluster) -> None:
     job = submit(sandbox, "-w gpu1 --mem=100 -o /dev/null", "echo secret >$SCRATCH/secret; sleep 60")
     try:
         sandbox.wait_until(
@@ -91,7 +91,7 @@ def test_nobody_else_reads_it_or_puts_something_in_the_way(sandbox: Cluster) -> 
     leave_nothing(sandbox)
 
 
-def test_each_task_of_an_array_has_its_own(sandbox: Cluster) -> None:
+def test_each_array_task_has_its_own_directory(sandbox: Cluster) -> None:
     job = submit(sandbox, "-a 1-3 -w gpu1 --mem=100 -o /tmp/array.%A.%a", "touch $SCRATCH/x; echo $SCRATCH; sleep 3")
     sandbox.wait_until(
         lambda: sandbox.exec("ctl", f"squeue -h -j {job}", check=False).stdout == "", "the array does not end"
@@ -101,7 +101,7 @@ def test_each_task_of_an_array_has_its_own(sandbox: Cluster) -> None:
     leave_nothing(sandbox)
 
 
-def test_all_nodes_of_a_job_have_one(sandbox: Cluster) -> None:
+def test_all_nodes_of_a_job_have_a_directory(sandbox: Cluster) -> None:
     nodes = len(sandbox.compute)
     command = f"srun --quiet -N {nodes} --mem=100 bash -c 'touch $SCRATCH/x && stat -c %a $SCRATCH'"
     assert sandbox.exec("login", command, user="alice").stdout.split() == ["700"] * nodes
@@ -109,7 +109,7 @@ def test_all_nodes_of_a_job_have_one(sandbox: Cluster) -> None:
         leave_nothing(sandbox, node)
 
 
-def test_links_of_a_user_lead_the_cleanup_nowhere(sandbox: Cluster) -> None:
+def test_cleanup_does_not_follow_links_of_a_user(sandbox: Cluster) -> None:
     sandbox.exec(
         "gpu1", "mkdir -p /srv/precious/deep && echo kept >/srv/precious/deep/file && chmod -R a+rwX /srv/precious"
     )
@@ -127,8 +127,8 @@ def test_links_of_a_user_lead_the_cleanup_nowhere(sandbox: Cluster) -> None:
         sandbox.exec("gpu1", "rm -rf /srv/precious /shared/home/bob/file")
 
 
-def test_a_tree_with_a_mount_in_it_stays_and_the_node_too(sandbox: Cluster) -> None:
-    """Also a bind mount of the same file system, which `rm --one-file-system` would not notice."""
+def test_directory_with_a_mount_is_kept_and_node_stays_in_service(sandbox: Cluster) -> None:
+    """Also covers a bind mount of the same file system, which `rm --one-file-system` would not detect."""
     sandbox.exec("gpu1", "mkdir -p /srv/precious && echo kept >/srv/precious/file")
     job = submit(sandbox, "-w gpu1 --mem=100 -o /dev/null", "mkdir $SCRATCH/mnt; sleep 60")
     place = f"/scratch/{job}/mnt"
@@ -145,8 +145,8 @@ def test_a_tree_with_a_mount_in_it_stays_and_the_node_too(sandbox: Cluster) -> N
         sandbox.exec("gpu1", f"umount {place}; rm -rf /scratch/{job} /srv/precious")
 
 
-def test_what_a_user_plants_in_place_of_the_directory_is_left(sandbox: Cluster) -> None:
-    """Only root could, but the epilog does not count on it; and an epilog never fails."""
+def test_foreign_file_in_place_of_the_directory_is_left_alone(sandbox: Cluster) -> None:
+    """Only root could create it, but the epilog does not rely on that; the epilog never fails."""
     sandbox.exec(
         "gpu1", "mkdir -p /srv/precious && echo kept >/srv/precious/file && ln -s /srv/precious /scratch/999998"
     )
@@ -161,8 +161,8 @@ def test_what_a_user_plants_in_place_of_the_directory_is_left(sandbox: Cluster) 
         sandbox.exec("gpu1", "rm -rf /scratch/999998 /scratch/999997 /srv/precious")
 
 
-def test_what_is_left_of_another_job_of_the_number_is_not_shown(sandbox: Cluster) -> None:
-    """After a loss of the controller's state the numbers begin again."""
+def test_directory_of_an_earlier_job_with_the_same_id_is_not_reused(sandbox: Cluster) -> None:
+    """Job IDs start again after a loss of the controller's state."""
     uid = sandbox.exec("gpu1", "id -u alice").stdout.strip()
     call = f"SLURM_JOB_ID=999996 SLURM_JOB_UID={uid} {SCRIPTS}"
     sandbox.exec("gpu1", "mkdir /scratch/999996 && echo old >/scratch/999996/old && chown bob /scratch/999996")
@@ -179,7 +179,7 @@ def test_what_is_left_of_another_job_of_the_number_is_not_shown(sandbox: Cluster
     says="/scratch is missing, not mounted",
     heals="repair the disk, resume the node",
 )
-def test_a_node_whose_scratch_is_gone_is_drained_unless_jobs_may_do_without(sandbox: Cluster) -> None:
+def test_node_with_missing_scratch_is_drained_unless_scratch_is_optional(sandbox: Cluster) -> None:
     config = f"{SCRIPTS}/scratch_jobs.conf"
     sandbox.exec("gpu1", f"sed -i s/^mounted=no/mounted=yes/ {config}")
     try:
@@ -199,8 +199,8 @@ def test_a_node_whose_scratch_is_gone_is_drained_unless_jobs_may_do_without(sand
         sandbox.wait_idle()
 
 
-def test_what_a_crash_left_is_taken_away_at_boot_and_nothing_newer(sandbox: Cluster) -> None:
-    """A container does not boot its kernel: a copy of the script is told of a boot that is yet to come."""
+def test_directories_from_before_a_crash_are_removed_at_boot(sandbox: Cluster) -> None:
+    """A container does not boot a kernel, so a copy of the script reads a boot time in the future."""
     sandbox.exec("gpu1", "mkdir /scratch/999995 /scratch/not-a-job")
     sandbox.exec("gpu1", "systemctl start busbar-scratch-clean")
     assert sandbox.exec("gpu1", "ls /scratch").stdout.split() == ["999995", "not-a-job"]

@@ -1,4 +1,4 @@
-"""Secrets that the hosts hold are not made anew because one provisioning host lacks them."""
+"""Tests that existing secrets of the hosts are not regenerated when a provisioning host lacks them."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ def provision(sandbox: Cluster, site: Path, *arguments: str) -> subprocess.Compl
 
 
 def keys(sandbox: Cluster) -> set[str]:
-    """What every node has as its key."""
+    """Return the set of munge keys of all nodes."""
     return {sandbox.exec(node, f"sha256sum < {KEY}").stdout for node in ["ctl", "login", *sandbox.compute]}
 
 
 def refusal(done: subprocess.CompletedProcess[str]) -> str:
-    """The text of the one error of a run that was refused and changed nothing."""
+    """Check that a run was refused without changes and return the text of its error."""
     assert done.returncode == 2, done.stdout + done.stderr
     assert all(counts["changed"] == 0 for counts in recap(done.stdout).values())
     assert done.stdout.count("FAILED ") == 1
@@ -42,14 +42,14 @@ def refusal(done: subprocess.CompletedProcess[str]) -> str:
 
 @pytest.fixture
 def other(sandbox: Cluster, tmp_path: Path) -> Path:
-    """A second provisioning host: the same inventory, and no secrets."""
+    """Return a second provisioning host: the same inventory, and no secrets."""
     shutil.copytree(sandbox.inventory, tmp_path / "inventory", symlinks=True)
     return tmp_path
 
 
 @pytest.fixture
 def lacking(sandbox: Cluster, other: Path) -> Path:
-    """A provisioning host that has every secret but the munge key."""
+    """Return a provisioning host that has every secret except the munge key."""
     shutil.copytree(sandbox.state / "secrets", other / "secrets")
     (other / "secrets" / "munge.key").unlink()
     return other
@@ -61,7 +61,7 @@ def lacking(sandbox: Cluster, other: Path) -> Path:
     says="munge.key: the hosts have a munge key, but it is missing in …",
     heals="restore the file that the message names",
 )
-def test_a_second_provisioning_host_cannot_cut_a_node_off(sandbox: Cluster, lacking: Path) -> None:
+def test_second_provisioning_host_cannot_isolate_a_node(sandbox: Cluster, lacking: Path) -> None:
     before = keys(sandbox)
     text = refusal(provision(sandbox, lacking, "slurm", "--limit", "gpu1", "-t", "munge"))
     folder = lacking / "secrets"
@@ -74,9 +74,7 @@ def test_a_second_provisioning_host_cannot_cut_a_node_off(sandbox: Cluster, lack
 
 
 @pytest.mark.parametrize("playbook", ["site", "base"])
-def test_a_folder_without_any_secret_is_refused_before_anything_changes(
-    sandbox: Cluster, other: Path, playbook: str
-) -> None:
+def test_empty_secrets_folder_is_refused_before_any_change(sandbox: Cluster, other: Path, playbook: str) -> None:
     before = keys(sandbox)
     text = refusal(provision(sandbox, other, playbook))
     for name in ("munge.key", "slurm_database.password", "ssh_ca"):
@@ -87,19 +85,19 @@ def test_a_folder_without_any_secret_is_refused_before_anything_changes(
 
 @pytest.fixture
 def new_node(sandbox: Cluster) -> Iterator[str]:
-    """A node without a key, as a new one is; at the end it has its own again."""
+    """Return a node without a munge key, like a new one; its key is restored at the end."""
     sandbox.exec("gpu2", f"mv {KEY} {AWAY}")
     yield "gpu2"
     sandbox.exec("gpu2", f"mv {AWAY} {KEY} && systemctl restart munge")
 
 
-def test_a_new_node_does_not_get_a_key_of_its_own(sandbox: Cluster, lacking: Path, new_node: str) -> None:
+def test_new_node_does_not_get_a_different_key(sandbox: Cluster, lacking: Path, new_node: str) -> None:
     text = refusal(provision(sandbox, lacking, "slurm", "--limit", new_node, "-t", "munge"))
     assert "ctl: munge.key: the hosts have a munge key" in text
     assert sandbox.exec(new_node, f"test -e {KEY}", check=False).returncode != 0
 
 
-def test_a_node_without_a_key_or_with_another_is_healed_where_the_secret_is(sandbox: Cluster, new_node: str) -> None:
+def test_missing_or_wrong_key_is_repaired_from_the_secret(sandbox: Cluster, new_node: str) -> None:
     sandbox.exec("gpu1", f"head -c 40 /dev/urandom | base64 -w0 > {KEY}")
     assert len({sandbox.exec(node, f"cat {KEY}", check=False).stdout for node in ("ctl", "gpu1", new_node)}) == 3
     done = provision(sandbox, sandbox.state, "slurm", "--limit", f"gpu1,{new_node}", "-t", "munge")
@@ -108,7 +106,7 @@ def test_a_node_without_a_key_or_with_another_is_healed_where_the_secret_is(sand
     assert ASKED not in done.stdout, "the hosts are asked only when a secret is missing"
 
 
-def test_an_impossible_request_is_reported(sandbox: Cluster, lacking: Path) -> None:
+def test_impossible_rotation_request_is_reported(sandbox: Cluster, lacking: Path) -> None:
     text = refusal(provision(sandbox, sandbox.state, "preflight", "-e", "preflight_rotate_secrets=munge.key,munge"))
     assert f"{sandbox.state}/secrets/munge.key exists, so it would not be replaced" in text
     assert "'munge' is not a secret of the cluster" in text
@@ -117,7 +115,7 @@ def test_an_impossible_request_is_reported(sandbox: Cluster, lacking: Path) -> N
     assert "would keep the old munge.key" in text
 
 
-def test_a_munge_key_is_replaced_on_purpose(sandbox: Cluster) -> None:
+def test_munge_key_is_rotated_on_request(sandbox: Cluster) -> None:
     before, path = keys(sandbox), sandbox.state / "secrets" / "munge.key"
     path.rename(path.with_name("munge.key.old"))
     done = provision(sandbox, sandbox.state, "slurm", "-e", "preflight_rotate_secrets=munge.key")

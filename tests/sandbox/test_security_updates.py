@@ -1,4 +1,4 @@
-"""A host installs security updates by itself: those alone, and none of what is held."""
+"""Tests of automatic security updates: only security updates are installed, and no held packages."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.proves("security_updates")
 NODE = "login"
 TRIALS = {"trial-hole": SECURITY, "slurm-trial": SECURITY, "trial.kept": SECURITY, "trial-plain": PLAIN}
 ON = {"security_updates_enabled": True, "security_updates_exclude": ["trial.k"]}
-# The archives of the test alone, so that the node gets nothing else, today's security updates included.
+# Only the archives of the test, so that the node gets no other updates, not even today's security updates.
 ALONE = """mkdir -p /var/tmp/trial-sources; cp /etc/apt/sources.list.d/trial-*.list /var/tmp/trial-sources
 cat >/var/tmp/trial-apt.conf <<'END'
 Dir::Etc::sourcelist "/dev/null";
@@ -38,20 +38,20 @@ def play(sandbox: Cluster, options: dict[str, object], *arguments: str) -> subpr
 
 
 def configure(sandbox: Cluster, options: dict[str, object], *arguments: str) -> int:
-    """Run the role on the login node; how many tasks changed something."""
+    """Run the role on the login node; return the number of changed tasks."""
     done = play(sandbox, options, *arguments)
     assert done.returncode == 0, done.stdout + done.stderr
     return recap(done.stdout)[NODE]["changed"]
 
 
 def periodic(sandbox: Cluster) -> str:
-    """Whether apt's timer starts the updater: the last value that is configured."""
+    """Return whether apt's timer starts the updater: the last configured value."""
     return sandbox.exec(NODE, "apt-config shell ON APT::Periodic::Unattended-Upgrade").stdout.strip()
 
 
 @pytest.fixture(scope="module", autouse=True)
 def updater(sandbox: Cluster) -> Iterator[None]:
-    """The updater on the login node, off at the end."""
+    """Enable the updater on the login node; disabled at the end."""
     configure(sandbox, ON)
     yield
     assert configure(sandbox, {}) > 0
@@ -61,7 +61,7 @@ def updater(sandbox: Cluster) -> Iterator[None]:
 
 
 @pytest.mark.scenario
-def test_security_updates_come_and_nothing_else(sandbox: Cluster) -> None:
+def test_only_security_updates_are_installed(sandbox: Cluster) -> None:
     assert periodic(sandbox) == "ON='1'"
     timer = sandbox.exec(
         NODE, "systemctl show -p TimersCalendar -p ActiveState -p UnitFileState apt-daily-upgrade.timer"
@@ -95,7 +95,7 @@ def test_check_mode_shows_and_changes_nothing(sandbox: Cluster) -> None:
         ({"security_updates_exclude": ["mariadb*"]}, "contains invalid prefixes of package names: mariadb*"),
     ],
 )
-def test_bad_input_is_refused_before_anything_changes(sandbox: Cluster, options: dict[str, object], said: str) -> None:
+def test_bad_input_is_refused_before_any_change(sandbox: Cluster, options: dict[str, object], said: str) -> None:
     done = play(sandbox, {**ON, **options})
     assert done.returncode == 2, done.stdout + done.stderr
     assert said in " ".join(f"{done.stdout} {done.stderr}".split())

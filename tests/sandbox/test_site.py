@@ -1,4 +1,4 @@
-"""The whole site: idempotent, true in check mode, silent about secrets, safe with --limit, healed after a dead node."""
+"""Tests of the whole site: idempotence, check mode, no secrets in logs, --limit, recovery after a dead node."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from conftest import QUICK, TOP, Cluster, plain_environment, recap
 
 pytestmark = pytest.mark.proves()
 
-# The header is line 0; the public key, which is no secret, fills the lines before and after this one.
+# Line 0 is the header; the lines before and after this one contain the public key, which is not secret.
 OPENSSH_SEED_LINE = 4
 
 
@@ -19,7 +19,7 @@ def changes(output: str) -> dict[str, int]:
 
 
 def secrets(sandbox: Cluster) -> list[str]:
-    """Every secret as it would show in a log: keys and passwords whole, of an OpenSSH key the line with the seed."""
+    """Return every secret as it would appear in a log: whole keys and passwords, and the seed line of OpenSSH keys."""
     found = []
     for path in (sandbox.state / "secrets").rglob("*"):
         if not path.is_file() or path.name.endswith((".pub", "known_hosts", "ssh_host_keys.json")):
@@ -29,7 +29,7 @@ def secrets(sandbox: Cluster) -> list[str]:
     return found
 
 
-def test_check_mode_on_a_finished_site_sees_nothing_to_do_and_shows_no_secret(sandbox: Cluster) -> None:
+def test_check_mode_on_a_finished_site_shows_no_changes_and_no_secret(sandbox: Cluster) -> None:
     done = sandbox.playbook("site.yml", "--check", "--diff", "-vv")
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr
     assert set(changes(done.stdout).values()) == {0}, done.stdout[-3000:]
@@ -45,12 +45,12 @@ def test_check_mode_on_a_finished_site_sees_nothing_to_do_and_shows_no_secret(sa
 
 
 def snapshot(cluster: Cluster, node: str) -> str:
-    """What is installed, and every file under /etc with its content."""
+    """Return the installed packages, and every file under /etc with its content."""
     listing = "dpkg-query -W; find /etc -xdev -type f -exec sha256sum {} + | sort -k2; systemctl list-unit-files"
     return cluster.exec(node, listing).stdout
 
 
-def test_check_mode_on_fresh_nodes_tells_what_would_change_and_changes_nothing(sandbox_name: str) -> None:
+def test_check_mode_on_new_nodes_shows_changes_and_makes_none(sandbox_name: str) -> None:
     fresh = Cluster(f"{sandbox_name}-c")
     try:
         made = fresh.busbar("sandbox", "up", "--name", fresh.name, "--compute", "1")
@@ -80,7 +80,7 @@ def test_secrets_are_private(sandbox: Cluster) -> None:
     says="fatal: [gpu2]: UNREACHABLE!",
     heals="power it on, then the next run; the others are provisioned meanwhile",
 )
-def test_a_node_that_dies_in_mid_run_leaves_the_others_provisioned_and_is_healed_by_the_next(sandbox: Cluster) -> None:
+def test_node_that_dies_during_a_run_is_healed_by_the_next(sandbox: Cluster) -> None:
     entry = ["-e", '{"hosts_extra": [{"address": "192.0.2.7", "names": ["tape.example"]}]}']
     command = ["ansible-playbook", "-i", str(sandbox.inventory), str(TOP / "playbooks" / "base.yml"), *entry]
     child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=TOP, env=plain_environment())
@@ -99,7 +99,7 @@ def test_a_node_that_dies_in_mid_run_leaves_the_others_provisioned_and_is_healed
         assert "tape.example" in sandbox.exec(node, "cat /etc/hosts").stdout
     sandbox.fault("heal")
     time.sleep(1)
-    # What it missed is in one role; the others would only take longer.
+    # Limited to the role with the missed change, to save time.
     healed = sandbox.playbook("base.yml", "--tags", "hosts", *entry)
     assert healed.returncode == 0, healed.stdout[-2000:]
     assert "tape.example" in sandbox.exec("gpu2", "cat /etc/hosts").stdout
@@ -108,7 +108,7 @@ def test_a_node_that_dies_in_mid_run_leaves_the_others_provisioned_and_is_healed
     sandbox.wait_idle()
 
 
-def test_limit_to_one_node_touches_only_that_node(sandbox: Cluster) -> None:
+def test_limit_to_one_node_changes_only_that_node(sandbox: Cluster) -> None:
     done = sandbox.busbar("provision", "-i", str(sandbox.inventory), "--limit", "gpu1", *QUICK)
     assert done.returncode == 0, done.stdout + done.stderr
     assert set(changes(done.stdout)) == {"gpu1"}

@@ -1,4 +1,4 @@
-"""Accounts, QOS and limits are as declared, and are enforced."""
+"""Tests of accounts, QOS and limits: as declared, and enforced."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ ONLY = ("--limit", "ctl", "--tags", "slurm_accounting")
 
 @pytest.fixture(scope="module")
 def declared(sandbox: Cluster) -> Iterator[None]:
-    """The site's accounting with limits; as it was at the end."""
+    """Apply the site's accounting with limits; restored at the end."""
     extra = json.dumps(DECLARED)
     first = sandbox.playbook("slurm.yml", *ONLY, "-e", extra)
     assert first.returncode == 0, first.stdout
@@ -65,7 +65,7 @@ def test_second_run_changes_nothing(sandbox: Cluster) -> None:
 
 
 @pytest.mark.usefixtures("declared")
-def test_check_mode_says_what_it_would_do_and_does_nothing(sandbox: Cluster) -> None:
+def test_check_mode_shows_the_changes_and_makes_none(sandbox: Cluster) -> None:
     wanted = json.dumps({**DECLARED, "users_accounts": [{"name": "bob", "slurm": {"account": "vision"}}]})
     done = sandbox.playbook("slurm.yml", *ONLY, "--check", "--diff", "-e", wanted)
     assert "sacctmgr add user bob Account=vision" in done.stdout
@@ -84,14 +84,14 @@ def test_check_mode_says_what_it_would_do_and_does_nothing(sandbox: Cluster) -> 
         ("-A nope", "Invalid account"),
     ],
 )
-def test_what_is_over_a_limit_is_refused(sandbox: Cluster, options: str, says: str) -> None:
+def test_job_over_a_limit_is_refused(sandbox: Cluster, options: str, says: str) -> None:
     done = sandbox.exec("login", f"cd /tmp && sbatch {options} --wrap true", user="alice", check=False)
     assert done.returncode != 0
     assert says in done.stderr
 
 
 @pytest.mark.usefixtures("declared")
-def test_within_the_limits_a_job_runs(sandbox: Cluster) -> None:
+def test_job_within_the_limits_runs(sandbox: Cluster) -> None:
     job = submit(sandbox, "--qos=short -t 1 --gpus-per-node=1 -A vision -o /dev/null", "true")
     wait_for_state(sandbox, job, "COMPLETED")
 
@@ -110,7 +110,7 @@ def test_group_limit_makes_jobs_wait(sandbox: Cluster) -> None:
 
 
 @pytest.mark.usefixtures("declared")
-def test_limit_of_a_user_holds_for_that_user_alone(sandbox: Cluster) -> None:
+def test_limit_of_a_user_applies_only_to_that_user(sandbox: Cluster) -> None:
     jobs = [submit(sandbox, "--mem=100 -o /dev/null", "sleep 60", user="bob") for _ in range(2)]
     other = submit(sandbox, "--mem=100 -o /dev/null", "true")
     try:

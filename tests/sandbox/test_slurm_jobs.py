@@ -1,4 +1,4 @@
-"""Jobs get what they asked for, and nothing else."""
+"""Tests that jobs get exactly the resources that they request."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.proves("slurm"), pytest.mark.core]
 
-# Opens every device of a simulated GPU and prints the error: ENXIO has no driver behind it, EPERM is confined.
+# Opens every device of a simulated GPU and prints the error: ENXIO: no driver behind it; EPERM: access denied.
 OPEN_ALL = (
     "import glob, errno\n"
     "for path in sorted(glob.glob('/dev/nvidia[0-9]')):\n"
@@ -25,29 +25,29 @@ GRANTED, REFUSED = "ENXIO", "EPERM"
 
 
 def srun(sandbox: Cluster, options: str, script: str, user: str = "alice") -> str:
-    """The output of a Python script under srun."""
+    """Return the output of a Python script under srun."""
     command = f"srun --quiet {options} python3 - <<'EOF'\n{script}EOF"
     return sandbox.exec("login", command, user=user).stdout
 
 
 def sacct(sandbox: Cluster, job: str, fields: str) -> list[str]:
-    """Fields of a job as accounting knows them."""
+    """Return fields of a job from accounting."""
     shown = sandbox.exec("login", f"sacct -X -nP -j {job} -o {fields}", user="alice").stdout.strip()
     return shown.split("|")
 
 
 def submit(sandbox: Cluster, options: str, command: str, user: str = "alice") -> str:
-    """Submit a job from the login node; its number."""
+    """Submit a job from the login node and return its ID."""
     return sandbox.exec("login", f"cd /tmp && sbatch --parsable {options} --wrap '{command}'", user=user).stdout.strip()
 
 
 def job_state(sandbox: Cluster, job: str) -> str:
-    """What squeue says of a job; empty when it is gone."""
+    """Return the state of a job from squeue, or '' if it is not in the queue."""
     return sandbox.exec("ctl", f"squeue -h -j {job} -o %T", check=False).stdout.strip()
 
 
 def wait_for_state(sandbox: Cluster, job: str, wanted: str, timeout: float = 60) -> None:
-    """Wait until accounting says that the job is in a state."""
+    """Wait until a job has this state in accounting."""
     sandbox.wait_until(
         lambda: sacct(sandbox, job, "State")[0].split(" ")[0] == wanted,
         f"job {job} is not {wanted}: {sacct(sandbox, job, 'State')}",
@@ -69,7 +69,7 @@ def test_nodes_have_the_declared_size(sandbox: Cluster) -> None:
 
 
 @pytest.mark.core
-def test_output_of_a_job_appears_where_it_was_submitted(sandbox: Cluster) -> None:
+def test_output_of_a_job_is_written_where_it_was_submitted(sandbox: Cluster) -> None:
     node = sandbox.compute[-1]
     submitted = f"sbatch --parsable --wait --mem=100 -w {node} --wrap 'hostname; touch made-by-the-job'"
     job = sandbox.exec("login", submitted, user="alice").stdout.strip()
@@ -81,7 +81,7 @@ def test_output_of_a_job_appears_where_it_was_submitted(sandbox: Cluster) -> Non
         sandbox.exec("login", f"rm -f slurm-{job}.out made-by-the-job", user="alice")
 
 
-def test_login_node_holds_no_configuration_of_its_own(sandbox: Cluster) -> None:
+def test_login_node_has_no_own_slurm_configuration(sandbox: Cluster) -> None:
     if sandbox.exec("login", "command -v sackd", check=False).returncode != 0:
         pytest.skip("this release of Slurm has no sackd")
     assert sandbox.exec("login", "ls /etc/slurm/slurm.conf", check=False).returncode != 0
@@ -89,38 +89,38 @@ def test_login_node_holds_no_configuration_of_its_own(sandbox: Cluster) -> None:
     assert "ClusterName=" in sandbox.exec("login", "cat /run/slurm/conf/slurm.conf").stdout
 
 
-def test_one_gpu_can_be_opened_and_the_other_not(sandbox: Cluster) -> None:
+def test_only_the_allocated_gpu_can_be_opened(sandbox: Cluster) -> None:
     results = srun(sandbox, "--gpus-per-node=1", OPEN_ALL).split()
     assert sorted(results[1::2]) == [GRANTED, REFUSED]
 
 
-def test_both_gpus_can_be_opened_by_who_asked_for_both(sandbox: Cluster) -> None:
+def test_both_gpus_can_be_opened_if_both_are_requested(sandbox: Cluster) -> None:
     assert srun(sandbox, "--gpus-per-node=sim:2", OPEN_ALL).split()[1::2] == [GRANTED, GRANTED]
 
 
-def test_no_gpu_without_asking(sandbox: Cluster) -> None:
+def test_no_gpu_without_a_request(sandbox: Cluster) -> None:
     assert srun(sandbox, "", OPEN_ALL).split()[1::2] == [REFUSED, REFUSED]
 
 
-def test_two_jobs_on_one_node_hold_different_gpus(sandbox: Cluster) -> None:
+def test_two_jobs_on_one_node_have_different_gpus(sandbox: Cluster) -> None:
     sandbox.wait_idle()
     step = "srun --quiet -w gpu1 --mem=200 --gpus-per-node=1 bash -c 'echo $SLURM_STEP_GPUS; sleep 5'"
     held = sandbox.exec("login", f"{step} & {step} & wait", user="alice").stdout.split()
     assert sorted(held) == ["0", "1"]
 
 
-def test_more_gpus_than_there_are_is_refused(sandbox: Cluster) -> None:
+def test_request_for_too_many_gpus_is_refused(sandbox: Cluster) -> None:
     done = sandbox.exec("login", "srun --gpus-per-node=3 true", user="alice", check=False)
     assert done.returncode != 0
     assert "Requested node configuration is not available" in done.stderr
 
 
-def test_a_job_sees_only_its_cores(sandbox: Cluster) -> None:
+def test_job_sees_only_its_cores(sandbox: Cluster) -> None:
     script = "import os\nprint(len(os.sched_getaffinity(0)))\n"
     assert srun(sandbox, "--cpus-per-task=1", script).strip() == "1"
 
 
-def test_job_over_its_memory_is_killed_alone(sandbox: Cluster) -> None:
+def test_only_the_job_over_its_memory_is_killed(sandbox: Cluster) -> None:
     neighbour = submit(sandbox, "-w gpu1 --mem=100 -o /dev/null", "sleep 200")
     try:
         wait_for_state(sandbox, neighbour, "RUNNING")
@@ -132,7 +132,7 @@ def test_job_over_its_memory_is_killed_alone(sandbox: Cluster) -> None:
     wait_for_state(sandbox, neighbour, "CANCELLED")
 
 
-def test_job_without_memory_gets_its_share(sandbox: Cluster) -> None:
+def test_job_without_memory_request_gets_its_share(sandbox: Cluster) -> None:
     job = submit(sandbox, "-o /dev/null", "true")
     shown = sandbox.exec("ctl", f"scontrol show job {job}").stdout
     cpus = int(re.search(r"CPUTot=(\d+)", sandbox.exec("ctl", "scontrol show node gpu1").stdout)[1])  # type: ignore[index]
@@ -140,7 +140,7 @@ def test_job_without_memory_gets_its_share(sandbox: Cluster) -> None:
     wait_for_state(sandbox, job, "COMPLETED")
 
 
-def test_alice_submits_from_login_and_accounting_is_right(sandbox: Cluster) -> None:
+def test_job_of_alice_from_login_is_accounted(sandbox: Cluster) -> None:
     job = submit(sandbox, "-J accounted -N 1 --gpus-per-node=1 --mem=100 -o /tmp/accounted.%j", "hostname; id -un")
     wait_for_state(sandbox, job, "COMPLETED")
     user, account, name, node, state, code, tres = sacct(
@@ -158,7 +158,7 @@ def test_failed_job_is_accounted_as_failed(sandbox: Cluster) -> None:
     assert sacct(sandbox, job, "ExitCode") == ["7:0"]
 
 
-def test_a_step_runs_on_all_nodes_at_once(sandbox: Cluster) -> None:
+def test_step_runs_on_all_nodes_at_once(sandbox: Cluster) -> None:
     nodes = len(sandbox.compute)
     shown = sandbox.exec("login", f"srun --quiet -N {nodes} --mem=100 hostname", user="alice").stdout.split()
     assert sorted(shown) == sorted(sandbox.compute)

@@ -1,4 +1,4 @@
-"""Jobs outlive changes of the configuration and restarts of the daemons."""
+"""Tests that jobs survive changes of the configuration and restarts of the daemons."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.proves("slurm")
 
 @pytest.fixture
 def running_job(sandbox: Cluster) -> Iterator[str]:
-    """A job that runs on gpu1; taken away at the end."""
+    """Return the ID of a job that runs on gpu1; cancelled at the end."""
     job = submit(sandbox, "-w gpu1 --mem=100 -o /dev/null", "sleep 600")
     wait_for_state(sandbox, job, "RUNNING")
     yield job
@@ -30,29 +30,29 @@ def running_job(sandbox: Cluster) -> Iterator[str]:
 
 
 def job_facts(sandbox: Cluster, job: str) -> tuple[str, str, str]:
-    """State, restarts and start time of a job, as slurmctld knows them."""
+    """Return state, restarts and start time of a job from slurmctld."""
     shown = sandbox.exec("ctl", f"scontrol show job -o {job}").stdout.split()
     facts = dict(word.split("=", 1) for word in shown if "=" in word)
     return facts["JobState"], facts["Restarts"], facts["StartTime"]
 
 
 def main_pid(sandbox: Cluster, node: str, service: str) -> str:
-    """The main process of a service."""
+    """Return the main process ID of a service."""
     return sandbox.exec(node, f"systemctl show --value -p MainPID {service}").stdout.strip()
 
 
 def is_up(sandbox: Cluster) -> bool:
-    """Whether slurmctld answers."""
+    """Return whether slurmctld answers."""
     return "is UP" in sandbox.exec("ctl", "scontrol ping", check=False).stdout
 
 
 def configured(sandbox: Cluster, node: str, key: str) -> str:
-    """A key as the commands on a node see it."""
+    """Return the value of a key according to the commands on a node."""
     shown = sandbox.exec(node, "scontrol show config").stdout.splitlines()
     return next(line.split("=", 1)[1].strip() for line in shown if line.split("=")[0].strip() == key)
 
 
-def test_a_change_is_reconfigured_and_jobs_live(sandbox: Cluster, running_job: str) -> None:
+def test_change_is_reconfigured_and_jobs_continue(sandbox: Cluster, running_job: str) -> None:
     before = job_facts(sandbox, running_job)
     old = configured(sandbox, "ctl", "MinJobAge")
     try:
@@ -72,7 +72,7 @@ def test_a_change_is_reconfigured_and_jobs_live(sandbox: Cluster, running_job: s
     assert job_facts(sandbox, running_job) == before
 
 
-def test_a_run_that_died_after_writing_is_made_good(sandbox: Cluster) -> None:
+def test_run_that_died_after_writing_is_completed_by_the_next(sandbox: Cluster) -> None:
     path, note = "/etc/slurm/slurm.conf", "/var/lib/busbar/slurm/slurmctld"
     change = ("slurm.yml", "-e", '{"slurm_config": {"MinJobAge": 422}}', "--limit", "ctl")
     old, old_text = configured(sandbox, "ctl", "MinJobAge"), sandbox.exec("ctl", f"cat {path}").stdout
@@ -93,26 +93,26 @@ def test_a_run_that_died_after_writing_is_made_good(sandbox: Cluster) -> None:
     assert configured(sandbox, "ctl", "MinJobAge") == old
 
 
-def test_job_lives_through_a_restart_of_the_controller(sandbox: Cluster, running_job: str) -> None:
+def test_job_survives_a_restart_of_slurmctld(sandbox: Cluster, running_job: str) -> None:
     before = job_facts(sandbox, running_job)
     sandbox.exec("ctl", "systemctl restart slurmctld")
     sandbox.wait_until(lambda: is_up(sandbox), "slurmctld does not answer")
     assert job_facts(sandbox, running_job) == before
 
 
-def test_job_lives_through_a_restart_of_slurmd(sandbox: Cluster, running_job: str) -> None:
+def test_job_survives_a_restart_of_slurmd(sandbox: Cluster, running_job: str) -> None:
     before = job_facts(sandbox, running_job)
     sandbox.exec("gpu1", "systemctl restart slurmd")
     sandbox.wait_until(lambda: sandbox.node_states()["gpu1"] == "mix", "gpu1 does not come back")
     assert job_facts(sandbox, running_job) == before
 
 
-def test_killed_controller_comes_back_with_its_queue(sandbox: Cluster, running_job: str) -> None:
+def test_killed_slurmctld_restarts_with_its_queue(sandbox: Cluster, running_job: str) -> None:
     old = main_pid(sandbox, "ctl", "slurmctld")
     name = f"outlives-{old}"
     held = submit(sandbox, f"--hold --mem=100 -J {name} -o /dev/null", "true")
     before = job_facts(sandbox, running_job)
-    # slurmctld writes its queue to the disk a few seconds after a change.
+    # slurmctld saves its queue to disk a few seconds after a change.
     saved = f"grep -qa {name} /var/lib/slurm/slurmctld/job_state"
     sandbox.wait_until(
         lambda: sandbox.exec("ctl", saved, check=False).returncode == 0, "slurmctld does not save its queue"
@@ -129,7 +129,7 @@ def test_killed_controller_comes_back_with_its_queue(sandbox: Cluster, running_j
     ("config", "says"),
     [
         ('{"slurm_config": {"SchedulerTypo": "x"}}', "did you mean SchedulerType?"),
-        # Known to other releases only: Slurm itself refuses it, before it takes the place of the old file.
+        # Valid in other releases only: Slurm itself rejects it before the old file is replaced.
         ('{"slurm_config": {"SlurmctldPlugstack": "x"}}', "unrecognized key: SlurmctldPlugstack"),
         ('{"slurm_config": {"SchedulerType": "sched/nope"}}', "the previous one is active again"),
         ('{"slurm_config": {"SelectType": "select/nosuch"}}', "select/nosuch"),
@@ -144,21 +144,21 @@ def test_killed_controller_comes_back_with_its_queue(sandbox: Cluster, running_j
     says="the previous one is active again",
     heals="the former configuration is restored at once; correct the option",
 )
-def test_bad_configuration_is_refused_and_the_good_one_stays(
+def test_bad_configuration_is_refused_and_the_previous_one_stays_active(
     sandbox: Cluster, running_job: str, config: str, says: str
 ) -> None:
     good = sandbox.exec("ctl", "cat /etc/slurm/slurm.conf").stdout
     done = sandbox.playbook("slurm.yml", "-e", config, "--limit", "ctl")
     assert done.returncode != 0
     assert says in " ".join(done.stdout.split())
-    # What an earlier attempt left in the journal is not blamed.
+    # Errors of an earlier attempt in the journal are not reported.
     assert "sched/nope" in config or "sched/nope" not in done.stdout
     assert sandbox.exec("ctl", "cat /etc/slurm/slurm.conf").stdout == good
     sandbox.wait_until(lambda: is_up(sandbox), "slurmctld does not answer")
     assert job_facts(sandbox, running_job)[0] == "RUNNING"
 
 
-def test_dead_slurmd_comes_back_by_itself(sandbox: Cluster) -> None:
+def test_dead_slurmd_restarts_automatically(sandbox: Cluster) -> None:
     old = main_pid(sandbox, "gpu1", "slurmd")
     sandbox.exec("gpu1", "systemctl kill --kill-whom=main -s KILL slurmd")
     sandbox.wait_until(
@@ -172,7 +172,7 @@ def test_dead_slurmd_comes_back_by_itself(sandbox: Cluster) -> None:
     says="compute nodes are not ready: gpu2: down",
     heals="start slurmd, or the next run",
 )
-def test_a_node_that_does_not_answer_is_named(sandbox: Cluster) -> None:
+def test_unresponsive_node_is_reported(sandbox: Cluster) -> None:
     sandbox.exec("gpu2", "systemctl stop slurmd")
     try:
         sandbox.exec("ctl", "scontrol update nodename=gpu2 state=down reason='pulled for a test'")
@@ -199,7 +199,7 @@ def test_limit_to_one_node_leaves_the_others_alone(sandbox: Cluster, running_job
 
 @contextlib.contextmanager
 def stopped(sandbox: Cluster, node: str, service: str) -> Iterator[None]:
-    """A service that is stopped for a while."""
+    """Stop a service within the context."""
     sandbox.exec(node, f"systemctl stop {service}")
     try:
         yield
@@ -215,10 +215,10 @@ def test_stopped_service_is_started_by_the_next_run(sandbox: Cluster) -> None:
     sandbox.wait_idle()
 
 
-def test_the_end_of_a_job_leaves_another_of_the_same_user_alone(sandbox: Cluster) -> None:
-    """What a job left behind is ended with it, what the user's other job has started on the node is not."""
+def test_end_of_a_job_does_not_kill_processes_of_another_job_of_the_user(sandbox: Cluster) -> None:
+    """Remaining processes of a job are killed with it; processes of the user's other job on the node are not."""
     sandbox.wait_idle()
-    # Out of the job's session and process group; the names tell them apart.
+    # Processes outside of the job's session and process group, distinguished by their arguments.
     left = "setsid --fork sleep {mark}; sleep 600"
     marks = ("86401", "86402")
     jobs = [submit(sandbox, "-w gpu1 --mem=64 -n1 -o /dev/null", left.format(mark=mark)) for mark in marks]

@@ -1,4 +1,4 @@
-"""Metrics of Slurm as the live Prometheus gives them: they follow real jobs, nodes and daemons."""
+"""Tests of Slurm's metrics in the live Prometheus: they follow real jobs, nodes and daemons."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.proves("slurm_metrics")
 
 FILE = "/var/lib/prometheus/node-exporter/busbar_slurm.prom"
-# What dashboards and alerts ask for; those that a quiet cluster has, too.
+# Series used by dashboards and alerts that also exist on an idle cluster.
 ALWAYS = (
     *("slurm:up", "slurm:slurmdbd_up", "slurm:slurmdbd_queue:count", "slurm:nodes:count", "slurm:node_state:info"),
     *("slurm:gpus:total", "slurm:gpus:allocated", "slurm:cpus:total", "slurm:cpus:allocated"),
@@ -31,13 +31,13 @@ ALWAYS = (
 
 @pytest.fixture(scope="module")
 def prometheus(sandbox: Cluster) -> Callable[[str], list[dict[str, Any]]]:
-    """Ask the Prometheus of this cluster; the monitoring is there, as provisioning leaves it."""
+    """Return a function that queries the Prometheus of this cluster, with the monitoring as provisioned."""
     asked = Prometheus(sandbox.name)
     return lambda query: list(asked.get("query", query=query)["result"])
 
 
 def value(ask: Callable[[str], list[dict[str, Any]]], query: str) -> float | None:
-    """The value of a query that has one result, or None."""
+    """Return the value of a query that has one result, or None."""
     found = ask(query)
     return float(found[0]["value"][1]) if found else None
 
@@ -45,12 +45,12 @@ def value(ask: Callable[[str], list[dict[str, Any]]], query: str) -> float | Non
 def wait_for(
     sandbox: Cluster, ask: Callable[[str], list[dict[str, Any]]], query: str, wanted: float, timeout: float = 40
 ) -> None:
-    """Wait until a query has a value: an interval of the collector, of the scrape and of the rules."""
+    """Wait until a query has a value, for the intervals of collector, scrape and rules."""
     sandbox.wait_until(lambda: value(ask, query) == wanted, f"{query} is {value(ask, query)}, not {wanted}", timeout)
 
 
 @pytest.mark.core
-def test_every_series_is_there(sandbox: Cluster, prometheus: Callable[[str], list[dict[str, Any]]]) -> None:
+def test_every_series_exists(sandbox: Cluster, prometheus: Callable[[str], list[dict[str, Any]]]) -> None:
     # rate() needs two values.
     sandbox.wait_until(
         lambda: not [name for name in ALWAYS if not prometheus(name)],
@@ -64,7 +64,7 @@ def test_every_series_is_there(sandbox: Cluster, prometheus: Callable[[str], lis
     assert {each["metric"]["node"] for each in prometheus("slurm:node_state:info")} == set(sandbox.compute)
 
 
-def test_they_follow_jobs_and_a_drained_node(
+def test_metrics_follow_jobs_and_a_drained_node(
     sandbox: Cluster, prometheus: Callable[[str], list[dict[str, Any]]]
 ) -> None:
     sandbox.wait_idle()
@@ -73,7 +73,7 @@ def test_they_follow_jobs_and_a_drained_node(
     waiting = submit(sandbox, "-w gpu1 --gpus=2 --mem=100 -o /dev/null", "true")
     try:
         wait_for(sandbox, prometheus, "sum(slurm:gpus:allocated)", 2)
-        # The other job waits, and it is known for how long and why.
+        # The waiting job has its waiting time and reason.
         wait_for(sandbox, prometheus, 'sum(slurm:jobs_pending:count{reason=~"Resources|Priority"})', 1)
         wait_for(sandbox, prometheus, 'slurm:wait_seconds:max{partition="batch"} > bool 0', 1)
         assert value(prometheus, 'slurm:node_gpus:allocated{node="gpu1"}') == 2
@@ -93,8 +93,8 @@ def test_they_follow_jobs_and_a_drained_node(
     sandbox.wait_idle()
 
 
-def test_a_job_name_forges_no_job(sandbox: Cluster, prometheus: Callable[[str], list[dict[str, Any]]]) -> None:
-    """A name of separators and of a record behind them, as the collector's own question has them."""
+def test_job_name_cannot_forge_a_job(sandbox: Cluster, prometheus: Callable[[str], list[dict[str, Any]]]) -> None:
+    """The job name contains the collector's separators, followed by a forged record."""
     sandbox.wait_idle()
     forged = ["777", "RUNNING", "batch", "root", "forged", "None", "1000", "1060", "gres/gpu=512", "n[0-199999]", "x"]
     fields = "\\037".join(forged)
@@ -113,8 +113,8 @@ def test_a_job_name_forges_no_job(sandbox: Cluster, prometheus: Callable[[str], 
     sandbox.wait_idle()
 
 
-def test_daemons_that_do_not_answer(sandbox: Cluster, prometheus: Callable[[str], list[dict[str, Any]]]) -> None:
-    """A slurmdbd that is stopped refuses; a slurmctld that is held says nothing, and no command stays behind."""
+def test_unresponsive_daemons_are_reported(sandbox: Cluster, prometheus: Callable[[str], list[dict[str, Any]]]) -> None:
+    """A stopped slurmdbd refuses connections; a frozen slurmctld does not answer, and no command hangs."""
     try:
         sandbox.exec("ctl", "systemctl stop slurmdbd")
         wait_for(sandbox, prometheus, "slurm:slurmdbd_up", 0)
@@ -123,7 +123,7 @@ def test_daemons_that_do_not_answer(sandbox: Cluster, prometheus: Callable[[str]
         held = time.monotonic()
         silent = 'busbar_slurm_up{controller="ctl"} 0.0'
         sandbox.wait_until(lambda: silent in sandbox.exec("ctl", f"cat {FILE}").stdout, "still up", 40)
-        # Two intervals, and what a busy machine needs for its processes.
+        # Two intervals, and a margin for a busy machine.
         assert time.monotonic() - held < 2 * 10 + 5
         wait_for(sandbox, prometheus, "slurm:up", 0)
         left = sandbox.exec("ctl", "pgrep -c -u busbar-metrics -x 'scontrol|squeue|sdiag|sacctmgr'", check=False)
@@ -135,7 +135,7 @@ def test_daemons_that_do_not_answer(sandbox: Cluster, prometheus: Callable[[str]
     sandbox.wait_idle()
 
 
-def test_it_runs_without_privileges_and_a_second_run_changes_nothing(sandbox: Cluster) -> None:
+def test_collector_runs_without_privileges_and_second_run_changes_nothing(sandbox: Cluster) -> None:
     user = sandbox.exec("ctl", "ps -o user= -p $(systemctl show -P MainPID busbar-slurm-metrics)").stdout.strip()
     assert "busbar-metrics".startswith(user.rstrip("+"))
     limit = sandbox.exec("ctl", "systemctl show -P MemoryMax busbar-slurm-metrics").stdout.strip()

@@ -1,4 +1,4 @@
-"""Private /tmp per job, and SSH without a job, where a site asks for them."""
+"""Tests of options: private /tmp per job, and SSH without a job."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.proves("slurm")
 
 OPTIONS = '{"slurm_private_tmp": true, "slurm_pam_adopt": false}'
-# Kernel 6.18 counts namespaces per CPU, and so refuses about every second mount of a namespace that Slurm makes for a
-# job inside a container. Nodes that are no containers are not concerned.
+# Kernel 6.18 counts namespaces per CPU and therefore refuses about every second mount namespace that Slurm creates for
+# a job inside a container. Nodes that are not containers are not affected.
 ALICE: dict[str, Any] = {"user": "alice", "check": False}
 
 
 @pytest.fixture(scope="module")
 def options(sandbox: Cluster) -> Iterator[None]:
-    """Both options other than by default; as before at the end."""
+    """Set both options to non-default values; restored at the end."""
     sandbox.wait_idle()
     before = sandbox.exec("gpu1", "cat /etc/pam.d/sshd").stdout
     done = sandbox.playbook("slurm.yml", "-e", OPTIONS)
@@ -36,12 +36,12 @@ def options(sandbox: Cluster) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("options")
-def test_every_job_has_a_tmp_of_its_own(sandbox: Cluster) -> None:
+def test_every_job_has_its_own_tmp(sandbox: Cluster) -> None:
     sandbox.exec("gpu1", "touch /tmp/of-the-node")
     try:
         command = "srun --quiet -w gpu1 --mem=100 bash -c 'ls -A /tmp /dev/shm; touch /tmp/mine /dev/shm/mine'"
         listings = [done.stdout.split() for done in (sandbox.exec("login", command, **ALICE) for _ in range(20))]
-        # Where Slurm cannot mount it refuses the job: nobody ever sees the node's own, or what a job before him left.
+        # If Slurm cannot mount, it refuses the job: no job ever sees the node's own files or those of an earlier job.
         ran = [found for found in listings if found]
         assert len(ran) >= 2
         assert [found for found in ran if found != ["/dev/shm:", "/tmp:"]] == []  # noqa: S108
@@ -51,6 +51,6 @@ def test_every_job_has_a_tmp_of_its_own(sandbox: Cluster) -> None:
 
 
 @pytest.mark.usefixtures("options")
-def test_ssh_without_a_job_where_a_site_wants_it(sandbox: Cluster) -> None:
+def test_ssh_without_a_job_can_be_enabled(sandbox: Cluster) -> None:
     assert sandbox.exec("login", "ssh -o BatchMode=yes gpu1 whoami", user="alice").stdout.strip() == "alice"
     assert "busbar" not in sandbox.exec("gpu1", "cat /etc/pam.d/sshd").stdout

@@ -1,4 +1,4 @@
-"""No job is lost by a change of the inventory, and no user is removed by halves."""
+"""Tests that no change of the inventory loses a job, and no user is partially removed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ON_GPU2 = "-w gpu2 --mem=64 -o /dev/null"
 
 @pytest.fixture
 def jobs(sandbox: Cluster) -> Iterator[tuple[str, str]]:
-    """A job that runs on gpu2, and one that waits for that node."""
+    """Start a job on gpu2, and one that waits for that node."""
     running = submit(sandbox, ON_GPU2, "sleep 900")
     waiting = submit(sandbox, f"{ON_GPU2} --hold", "true")
     wait_for_state(sandbox, running, "RUNNING")
@@ -42,13 +42,13 @@ class Changed(Cluster):
 
     @property
     def inventory(self) -> Path:
-        """That inventory."""
+        """Return the other inventory."""
         return self.folder
 
 
 @pytest.fixture
 def without_gpu2(sandbox: Cluster) -> Iterator[Changed]:
-    """The sandbox with an inventory from which gpu2 was deleted, and the secrets that it has."""
+    """Return the sandbox with an inventory without gpu2, and its existing secrets."""
     folder = sandbox.state / "inventory_without_gpu2"
     shutil.copytree(sandbox.inventory, folder, symlinks=True)
     hosts = yaml.safe_load((folder / "hosts.yml").read_text())
@@ -60,12 +60,12 @@ def without_gpu2(sandbox: Cluster) -> Iterator[Changed]:
 
 
 def state(sandbox: Cluster, job: str) -> str:
-    """The state of a job."""
+    """Return the state of a job."""
     return sandbox.exec("ctl", f"squeue -h -j {job} -o %T", check=False).stdout.strip()
 
 
 def refused(sandbox: Cluster, playbook: str, *arguments: str) -> str:
-    """What a playbook says that fails, changes nothing and leaves slurm.conf as it is."""
+    """Check that a playbook fails without changes and keeps slurm.conf; return its output."""
     before = sandbox.exec("ctl", CONFIGURATION).stdout
     done = sandbox.playbook(playbook, *arguments)
     assert done.returncode != 0, done.stdout
@@ -75,12 +75,12 @@ def refused(sandbox: Cluster, playbook: str, *arguments: str) -> str:
 
 
 def bring_gpu2_back(sandbox: Cluster) -> None:
-    """Have gpu2 in the cluster again, whatever state it had when it left."""
+    """Add gpu2 to the cluster again, from any state."""
     assert sandbox.playbook("slurm.yml", *ONLY).returncode == 0
     sandbox.exec("gpu2", "systemctl restart slurmd")
 
     def is_idle() -> bool:
-        # Refused where there is nothing to resume.
+        # Fails if there is nothing to resume.
         sandbox.exec("ctl", "scontrol update nodename=gpu2 state=resume", check=False)
         return sandbox.node_states().get("gpu2") == "idle"
 
@@ -92,9 +92,9 @@ def bring_gpu2_back(sandbox: Cluster) -> None:
     says="(runs on gpu2): node gpu2 is missing from the new slurm.conf",
     heals="drain the node, wait for the job, run again",
 )
-def test_a_node_with_jobs_is_not_removed(sandbox: Cluster, jobs: tuple[str, str], without_gpu2: Changed) -> None:
+def test_node_with_jobs_is_not_removed(sandbox: Cluster, jobs: tuple[str, str], without_gpu2: Changed) -> None:
     running, waiting = jobs
-    # The second is what a run does that passes over preflight.
+    # The second run skips the preflight.
     for playbook, arguments in (("preflight.yml", ("--check",)), ("slurm.yml", ONLY)):
         said = refused(without_gpu2, playbook, *arguments)
         assert f"job {running} of alice (runs on gpu2): node gpu2 is missing from the new slurm.conf" in said
@@ -108,13 +108,13 @@ def test_a_node_with_jobs_is_not_removed(sandbox: Cluster, jobs: tuple[str, str]
     says="of alice (waits): partition extra is missing from the new slurm.conf",
     heals="wait for the job, run again",
 )
-def test_a_partition_with_jobs_is_not_removed(sandbox: Cluster) -> None:
+def test_partition_with_jobs_is_not_removed(sandbox: Cluster) -> None:
     both = [{"name": "batch", "default": True}, {"name": "extra", "params": {"Hidden": True}}]
     job = ""
     try:
         made = sandbox.playbook("slurm.yml", *ONLY, "-e", json.dumps({"slurm_partitions": both}))
         assert made.returncode == 0, made.stdout
-        # A waiting job of several partitions is ended when one of them goes.
+        # Slurm would cancel a waiting job of several partitions when one of them is removed.
         job = submit(sandbox, "-p batch,extra --hold -o /dev/null", "true")
         said = refused(sandbox, "slurm.yml", *ONLY)
         assert f"job {job} of alice (waits): partition extra is missing from the new slurm.conf" in said
@@ -126,7 +126,7 @@ def test_a_partition_with_jobs_is_not_removed(sandbox: Cluster) -> None:
     assert "extra" not in sandbox.exec("ctl", "sinfo -ah").stdout
 
 
-def test_jobs_are_lost_on_purpose_only(sandbox: Cluster, without_gpu2: Changed) -> None:
+def test_jobs_are_lost_only_with_explicit_option(sandbox: Cluster, without_gpu2: Changed) -> None:
     job = submit(sandbox, f"{ON_GPU2} --hold", "true")
     try:
         done = without_gpu2.playbook("slurm.yml", *ONLY, "-e", "slurm_allow_job_loss=true")
@@ -139,7 +139,7 @@ def test_jobs_are_lost_on_purpose_only(sandbox: Cluster, without_gpu2: Changed) 
         bring_gpu2_back(sandbox)
 
 
-def test_a_drained_node_without_jobs_is_removed(sandbox: Cluster, without_gpu2: Changed) -> None:
+def test_drained_node_without_jobs_is_removed(sandbox: Cluster, without_gpu2: Changed) -> None:
     try:
         sandbox.exec("ctl", "scontrol update nodename=gpu2 state=drain reason='removed from the cluster'")
         looked = without_gpu2.playbook("preflight.yml")
@@ -157,8 +157,8 @@ def test_a_drained_node_without_jobs_is_removed(sandbox: Cluster, without_gpu2: 
     says="of alice on gpu2, after 0 s. No job was cancelled, and the nodes stay drained",
     heals="run `remove_nodes` again when the job has ended",
 )
-def test_nodes_leave_when_their_jobs_have_ended_and_not_before(sandbox: Cluster) -> None:
-    """The job goes on, and the other node takes new ones all the while."""
+def test_nodes_are_removed_only_after_their_jobs_have_ended(sandbox: Cluster) -> None:
+    """The job continues, and the other node accepts new jobs all the while."""
     job = submit(sandbox, ON_GPU2, "sleep 900")
     wait_for_state(sandbox, job, "RUNNING")
     leave = ("remove_nodes.yml", "-e", "remove_nodes=gpu2")
@@ -183,8 +183,8 @@ def test_nodes_leave_when_their_jobs_have_ended_and_not_before(sandbox: Cluster)
         bring_gpu2_back(sandbox)
 
 
-def test_check_mode_tells_which_jobs_hold_a_node(sandbox: Cluster) -> None:
-    """Whatever would drain it: the job is named with its user, and nothing is claimed that nobody looked at."""
+def test_check_mode_names_the_jobs_on_a_node(sandbox: Cluster) -> None:
+    """For every playbook that drains the node, the job is named with its user, and nothing unchecked is reported."""
     job = submit(sandbox, ON_GPU2, "sleep 900")
     wait_for_state(sandbox, job, "RUNNING")
     same = ("-e", "replace_node_same_machine=true")
@@ -209,7 +209,7 @@ def test_check_mode_tells_which_jobs_hold_a_node(sandbox: Cluster) -> None:
         sandbox.wait_idle()
 
 
-def test_a_controller_or_a_stranger_does_not_leave(sandbox: Cluster) -> None:
+def test_controller_or_unknown_node_is_not_removed(sandbox: Cluster) -> None:
     for node, said in (
         ("gpu7", "remove_nodes: not nodes in Slurm: gpu7"),
         ("ctl", "remove_nodes: not nodes in Slurm: ctl"),
@@ -220,7 +220,7 @@ def test_a_controller_or_a_stranger_does_not_leave(sandbox: Cluster) -> None:
         assert set(sandbox.node_states().values()) <= {"idle"}
 
 
-def test_a_user_of_accounting_with_jobs_is_not_removed(sandbox: Cluster, jobs: tuple[str, str]) -> None:
+def test_accounting_user_with_jobs_is_not_removed(sandbox: Cluster, jobs: tuple[str, str]) -> None:
     gone = json.dumps({"users_accounts": [{"name": "alice", "slurm": {"state": "absent"}}]})
     said = refused(sandbox, "slurm.yml", "--limit", "ctl", "--tags", "slurm_accounting", "-e", gone)
     assert f"job {jobs[0]} of alice (runs on gpu2): user alice is removed from accounting (users_accounts)" in said
@@ -232,9 +232,7 @@ def test_a_user_of_accounting_with_jobs_is_not_removed(sandbox: Cluster, jobs: t
     says="removes node gpu2, but slurmctld is not running",
     heals="the next run without the removal starts slurmctld",
 )
-def test_a_slurmctld_that_does_not_answer_stops_a_change_and_a_dead_one_does_not(
-    sandbox: Cluster, without_gpu2: Changed
-) -> None:
+def test_removal_needs_a_running_slurmctld_and_a_plain_run_repairs_it(sandbox: Cluster, without_gpu2: Changed) -> None:
     try:
         sandbox.exec("ctl", "systemctl stop slurmctld")
         said = refused(without_gpu2, "slurm.yml", *ONLY)
@@ -248,7 +246,7 @@ def test_a_slurmctld_that_does_not_answer_stops_a_change_and_a_dead_one_does_not
 
 
 def without_alice(sandbox: Cluster) -> str:
-    """The site's users, alice to be removed."""
+    """Return the site's users as variables, with alice to be removed."""
     accounts: list[dict[str, Any]] = yaml.safe_load((sandbox.inventory / "group_vars/all/zz_sandbox.yml").read_text())[
         "users_accounts"
     ]
@@ -261,7 +259,7 @@ def without_alice(sandbox: Cluster) -> str:
     says="ctl: users_accounts: user alice cannot be removed yet",
     heals="wait for the job, run again",
 )
-def test_a_user_with_jobs_is_removed_nowhere(sandbox: Cluster, jobs: tuple[str, str]) -> None:
+def test_user_with_jobs_is_not_removed_from_any_host(sandbox: Cluster, jobs: tuple[str, str]) -> None:
     said = refused(sandbox, "base.yml", "--tags", "users", "-e", without_alice(sandbox))
     assert "ctl: users_accounts: user alice cannot be removed yet" in said
     assert f"job {jobs[0]} (on gpu2)" in said
@@ -271,14 +269,14 @@ def test_a_user_with_jobs_is_removed_nowhere(sandbox: Cluster, jobs: tuple[str, 
     assert "scancel --user=alice" in said
     for node in ["ctl", "login", *sandbox.compute]:
         assert "uid=2001(alice)" in sandbox.exec(node, "id alice").stdout
-    # Also where the node itself knows nothing of a job that waits.
+    # Also on a node that has no information about a waiting job.
     said = refused(sandbox, "base.yml", "--tags", "users", "--limit", "gpu2", "-e", without_alice(sandbox))
     assert "gpu2: users_accounts: user alice cannot be removed yet" in said
     assert state(sandbox, jobs[0]) == "RUNNING"
 
 
 @pytest.mark.core
-def test_a_job_longer_than_its_partition_allows_is_refused_at_once(sandbox: Cluster) -> None:
+def test_job_longer_than_its_partition_allows_is_refused_immediately(sandbox: Cluster) -> None:
     sandbox.exec("ctl", "scontrol update partitionname=batch maxtime=2-0")
     try:
         done = sandbox.exec("login", "srun --time=3-0 true", user="alice", check=False, timeout=30)

@@ -1,4 +1,4 @@
-"""The secrets of Slurm are seen by nobody who need not see them."""
+"""Tests that Slurm's secrets are readable only by the accounts that need them."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ LOGS = "/var/log /run/log /tmp /root /home /shared/home /var/lib/slurm"
 
 
 @pytest.mark.parametrize("name", SECRETS)
-def test_secret_is_kept_for_the_owner_alone(sandbox: Cluster, name: str) -> None:
+def test_secret_is_readable_only_by_the_owner(sandbox: Cluster, name: str) -> None:
     path = sandbox.state / "secrets" / name
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert len(path.read_text().strip()) >= 32
 
 
 @pytest.mark.core
-def test_munge_key_is_the_same_everywhere_and_read_by_munge_alone(sandbox: Cluster) -> None:
+def test_munge_key_is_identical_everywhere_and_readable_only_by_munge(sandbox: Cluster) -> None:
     expected = (sandbox.state / "secrets" / "munge.key").read_text().strip()
     for node in ["ctl", "login", *sandbox.compute]:
         assert sandbox.exec(node, "cat /etc/munge/munge.key").stdout.strip() == expected
@@ -33,12 +33,12 @@ def test_munge_key_is_the_same_everywhere_and_read_by_munge_alone(sandbox: Clust
 
 
 @pytest.mark.core
-def test_credential_of_one_node_is_good_on_another(sandbox: Cluster) -> None:
+def test_credential_of_one_node_is_valid_on_another(sandbox: Cluster) -> None:
     credential = sandbox.exec("login", "munge -n", user="alice").stdout.strip()
     assert "STATUS:          Success" in sandbox.exec("gpu1", f"unmunge <<<'{credential}'").stdout
 
 
-def test_password_is_read_by_slurm_alone(sandbox: Cluster) -> None:
+def test_password_is_readable_only_by_slurm(sandbox: Cluster) -> None:
     assert sandbox.exec("ctl", "stat -c '%a %U' /etc/slurm/slurmdbd.conf").stdout.strip() == "600 slurm"
     assert sandbox.exec("ctl", "cat /etc/slurm/slurmdbd.conf", user="alice", check=False).returncode != 0
 
@@ -60,7 +60,7 @@ def test_secret_is_in_no_output_of_a_run(sandbox: Cluster) -> None:
 
 
 @pytest.mark.core
-def test_database_listens_on_its_host_alone(sandbox: Cluster) -> None:
+def test_database_listens_only_on_its_host(sandbox: Cluster) -> None:
     listening = [socket for socket in sandbox.host("ctl").socket.get_listening_sockets() if socket.endswith(":3306")]
     assert listening == ["tcp://127.0.0.1:3306"]
 

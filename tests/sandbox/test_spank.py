@@ -1,4 +1,4 @@
-"""A SPANK plugin, built for the Slurm that is installed, loaded by real jobs, refused for another one, and removed."""
+"""Tests of a SPANK plugin: built for the installed Slurm, loaded by real jobs, otherwise refused, and removed."""
 
 from __future__ import annotations
 
@@ -33,22 +33,22 @@ PLAY = """\
   roles:
     - role: busbar.cluster.slurm_spank
 """
-# What the build brings, so that it can be taken away again; the names of those that were there before are not in it.
+# Packages installed by the build, so that they can be removed; the names of packages installed before are subtracted.
 PACKAGES = "dpkg-query -W -f '${Package} ${Status}\\n' | awk '/ ok installed$/ {print $1}' | sort"
 
 
 class Site:
-    """The sandbox with a play of the plugins alone, and the archive of ours."""
+    """The sandbox with a play that contains only the plugins, and the archive of the test plugin."""
 
     def __init__(self, cluster: Cluster, folder: Path):
-        """Make play and archive."""
+        """Write the play and the archive."""
         self.cluster, self.folder = cluster, folder
         self.play = folder / "spank.yml"
         self.play.write_text(PLAY, encoding="utf-8")
         self.archive = self.pack("greeting")
 
     def pack(self, name: str, *, old: str = "", new: str = "") -> Path:
-        """The sources as an archive, with one text replaced."""
+        """Return the sources as an archive, with one text replaced."""
         tree = self.folder / name
         shutil.copytree(PLUGIN, tree)
         source = tree / "greeting.c"
@@ -59,7 +59,7 @@ class Site:
         return archive
 
     def plugin(self, archive: Path, **change: object) -> dict[str, Any]:
-        """The declaration of the plugin."""
+        """Return the declaration of the plugin."""
         declared = {"name": "greeting", "version": "1.0", "source": str(archive), "provides": ["--greeting"]}
         declared |= {"sha256": hashlib.sha256(archive.read_bytes()).hexdigest(), "arguments": ["default=hello"]}
         return declared | change
@@ -73,27 +73,27 @@ class Site:
         )
 
     def greeting(self, option: str = "") -> list[str]:
-        """What the tasks of a job on both nodes find in their environment."""
+        """Return the variable in the environment of a job's tasks on both nodes."""
         job = f"srun --quiet -N2 --mem=100 {option} printenv BUSBAR_GREETING"
         return self.cluster.exec("login", job, user="alice", check=False).stdout.split()
 
     def package(self, node: str) -> str:
-        """The packages of plugins on a host."""
+        """Return the installed plugin packages of a host."""
         return self.cluster.exec(node, INSTALLED).stdout.strip()
 
     def hosts(self) -> list[str]:
-        """All hosts that load plugins."""
+        """Return all hosts that load plugins."""
         return ["ctl", "login", *self.cluster.compute]
 
 
 def changed(output: str) -> set[int]:
-    """How much changed on the hosts."""
+    """Return the numbers of changes on the hosts."""
     return {counts["changed"] for counts in recap(output).values()}
 
 
 @pytest.fixture(scope="module")
 def site(sandbox: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    """The sandbox without a plugin, and again without one, and without a compiler, at the end."""
+    """Return the sandbox without a plugin; plugin and compiler are removed at the end."""
     sandbox.wait_idle()
     before = set(sandbox.exec("ctl", PACKAGES).stdout.split())
     made = Site(sandbox, tmp_path_factory.mktemp("spank"))
@@ -108,7 +108,7 @@ def site(sandbox: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     sandbox.wait_idle()
 
 
-def test_a_wrong_checksum_changes_nothing(site: Site) -> None:
+def test_wrong_checksum_changes_nothing(site: Site) -> None:
     done = site.run(site.plugin(site.archive, sha256="0" * 64))
     assert done.returncode != 0
     assert "0" * 64 in done.stdout
@@ -118,7 +118,7 @@ def test_a_wrong_checksum_changes_nothing(site: Site) -> None:
     assert site.cluster.exec("ctl", "which gcc", check=False).returncode != 0
 
 
-def test_it_is_built_once_and_loaded_by_all(site: Site) -> None:
+def test_plugin_is_built_once_and_loaded_by_all(site: Site) -> None:
     foreseen = site.run(site.plugin(site.archive), arguments=("--check", "--diff"))
     assert foreseen.returncode == 0, foreseen.stdout
     assert f"+++ after: {LINE}" in foreseen.stdout
@@ -140,7 +140,7 @@ def test_it_is_built_once_and_loaded_by_all(site: Site) -> None:
     assert changed(site.run(site.plugin(site.archive)).stdout) == {0}
 
 
-def test_one_for_another_release_is_refused_and_jobs_go_on(site: Site) -> None:
+def test_plugin_for_another_release_is_refused_and_jobs_still_run(site: Site) -> None:
     pretending = "#undef SLURM_VERSION_NUMBER\n#define SLURM_VERSION_NUMBER 0x170b07\nSPANK_PLUGIN("
     foreign = site.pack("foreign", old="SPANK_PLUGIN(", new=pretending)
     done = site.run(site.plugin(foreign, version="2.0"))
@@ -153,8 +153,8 @@ def test_one_for_another_release_is_refused_and_jobs_go_on(site: Site) -> None:
         assert "greeting-2.0" not in site.package(node)
 
 
-def test_the_files_of_an_earlier_busbar_make_way_for_the_package(site: Site) -> None:
-    """One node is as busbar 1 left it, and as Slurm's own packages leave it when a new release removes the plugin's."""
+def test_files_of_an_earlier_busbar_are_replaced_by_the_package(site: Site) -> None:
+    """Simulates a node of busbar 1, and one whose plugin package was removed by a new Slurm release."""
     node, earlier = site.cluster.compute[0], "/usr/local/lib/busbar/spank"
     package, line = site.package(node), site.cluster.exec(node, f"cat {LINE}").stdout
     library = site.cluster.exec(node, f"awk '/required/ {{print $2}}' {LINE}").stdout.strip()
@@ -177,7 +177,7 @@ def test_the_files_of_an_earlier_busbar_make_way_for_the_package(site: Site) -> 
     assert changed(site.run(site.plugin(site.archive)).stdout) == {0}
 
 
-def test_a_plugin_that_shows_no_option_is_taken_back(site: Site) -> None:
+def test_plugin_without_its_option_is_reverted(site: Site) -> None:
     done = site.run(
         site.plugin(site.archive, provides=["--no-such"], arguments=["default=x"]), arguments=("--limit", "login")
     )
@@ -186,7 +186,7 @@ def test_a_plugin_that_shows_no_option_is_taken_back(site: Site) -> None:
     assert "default=hello" in site.cluster.exec("login", f"cat {LINE}").stdout
 
 
-def test_what_is_no_longer_declared_is_removed_everywhere(site: Site) -> None:
+def test_undeclared_plugin_is_removed_everywhere(site: Site) -> None:
     done = site.run()
     assert done.returncode == 0, done.stdout
     assert changed(done.stdout) == {2}

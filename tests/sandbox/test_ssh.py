@@ -1,4 +1,4 @@
-"""SSH: from node to node without a question, closed to hosts outside, rotated, and first contact."""
+"""Tests of SSH: hostbased logins between nodes, refusal of outside hosts, rotation, and first contact."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _nodes(sandbox: Cluster) -> list[str]:
 
 @pytest.fixture(scope="module", autouse=True)
 def _job(sandbox: Cluster) -> Iterator[None]:
-    """A job of alice on all compute nodes, for where Slurm is she may not log in there without one."""
+    """Run a job of alice on all compute nodes, where she may not log in without one."""
     if sandbox.exec("ctl", "command -v scontrol", check=False).returncode != 0:
         yield
         return
@@ -59,18 +59,18 @@ def _everybody_reaches_everybody(sandbox: Cluster) -> None:
 
 
 @pytest.mark.core
-def test_a_user_goes_from_node_to_node_without_a_question(sandbox: Cluster) -> None:
+def test_user_logs_in_from_node_to_node_without_a_prompt(sandbox: Cluster) -> None:
     _everybody_reaches_everybody(sandbox)
 
 
-def test_it_works_by_address_too(sandbox: Cluster) -> None:
+def test_login_by_address_works(sandbox: Cluster) -> None:
     address = _address(sandbox, "login")
     assert sandbox.exec("ctl", f"{SSH} {address} whoami", user="bob").stdout.strip() == "bob"
 
 
 @pytest.fixture
 def moved(sandbox: Cluster) -> Iterator[str]:
-    """A node whose server listens on port 2222 alone, as its site has set it up; the inventory says so."""
+    """Return a node whose server listens only on port 2222, configured by the site and declared in the inventory."""
     node, place = sandbox.compute[0], sandbox.inventory / "host_vars"
     place.mkdir(exist_ok=True)
     sandbox.exec(node, "echo 'Port 2222' >/etc/ssh/sshd_config.d/00-site.conf && systemctl restart ssh")
@@ -87,7 +87,7 @@ def moved(sandbox: Cluster) -> Iterator[str]:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_a_server_on_another_port_is_reached_by_its_name_alone(sandbox: Cluster, moved: str) -> None:
+def test_server_on_another_port_is_reached_by_name_without_a_port(sandbox: Cluster, moved: str) -> None:
     done = sandbox.playbook("base.yml", "--tags", "ssh")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "2222" in sandbox.exec(moved, "ss -Hltn 'sport = :2222'").stdout
@@ -99,41 +99,41 @@ def test_a_server_on_another_port_is_reached_by_its_name_alone(sandbox: Cluster,
     assert all(counts["changed"] == 0 for counts in recap(again.stdout).values()), again.stdout
 
 
-def test_no_user_has_a_key_or_a_record_of_hosts(sandbox: Cluster) -> None:
+def test_no_user_has_a_key_or_known_hosts(sandbox: Cluster) -> None:
     for node in _nodes(sandbox):
         assert sandbox.exec(node, "ls -A ~/.ssh 2>/dev/null", user="alice", check=False).stdout == ""
 
 
 @pytest.mark.parametrize("user", ["root", "admin"])
-def test_who_may_do_everything_needs_a_key(sandbox: Cluster, user: str) -> None:
+def test_privileged_user_needs_a_key(sandbox: Cluster, user: str) -> None:
     done = sandbox.exec(sandbox.compute[0], f"{SSH} login true", user=user, check=False)
     assert done.returncode == 255
     assert "Permission denied" in done.stderr
 
 
 @pytest.mark.core
-def test_a_user_cannot_become_another_on_the_way(sandbox: Cluster) -> None:
+def test_user_cannot_log_in_as_another(sandbox: Cluster) -> None:
     done = sandbox.exec(sandbox.compute[0], f"{SSH} bob@login true", user="alice", check=False)
     assert done.returncode == 255
     assert "Permission denied" in done.stderr
 
 
 def _from_outside(sandbox: Cluster, *options: str) -> subprocess.CompletedProcess[str]:
-    """Try to log in as alice from this machine, which is in no list of the cluster."""
+    """Try to log in as alice from this machine, which is not a host of the cluster."""
     known = sandbox.state / "secrets" / "known_hosts"
     fixed = ["-F", "none", "-o", "BatchMode=yes", "-o", f"UserKnownHostsFile={known}", "-o", "IdentityAgent=none"]
     command = ["ssh", *fixed, *options, f"alice@{_address(sandbox, 'login')}", "true"]
     return subprocess.run(command, check=False, capture_output=True, text=True, timeout=30)
 
 
-def test_a_host_outside_is_refused(sandbox: Cluster) -> None:
+def test_outside_host_is_refused(sandbox: Cluster) -> None:
     options = ["-o", "HostbasedAuthentication=yes", "-o", "EnableSSHKeysign=yes", "-o", "IdentityFile=none"]
     done = _from_outside(sandbox, *options, "-o", "PreferredAuthentications=hostbased,publickey")
     assert done.returncode == 255
     assert "Permission denied" in done.stderr
 
 
-def test_a_host_that_shows_a_key_without_certificate_is_refused(sandbox: Cluster) -> None:
+def test_host_key_without_certificate_is_refused(sandbox: Cluster) -> None:
     node = sandbox.compute[0]
     sandbox.exec(node, f"mv {CERTIFICATE} /root/cert && systemctl restart ssh")
     try:
@@ -146,12 +146,12 @@ def test_a_host_that_shows_a_key_without_certificate_is_refused(sandbox: Cluster
     _everybody_reaches_everybody(sandbox)
 
 
-def test_keys_kept_outside_the_home_open_the_door(sandbox: Cluster) -> None:
+def test_keys_stored_outside_the_home_are_accepted(sandbox: Cluster) -> None:
     done = _from_outside(sandbox, "-i", str(sandbox.state / "ssh" / "id_ed25519"), "-o", "IdentitiesOnly=yes")
     assert done.returncode == 0, done.stderr
 
 
-def test_the_server_is_hardened(sandbox: Cluster) -> None:
+def test_server_is_hardened(sandbox: Cluster) -> None:
     shown = sandbox.exec("login", "sshd -T -C user=alice,host=x,addr=192.0.2.1").stdout.splitlines()
     for line in ("permitrootlogin without-password", "passwordauthentication no", "kbdinteractiveauthentication no"):
         assert line in shown
@@ -164,7 +164,7 @@ def test_the_server_is_hardened(sandbox: Cluster) -> None:
     says="NoSuchSetting",
     heals="correct the option; the former settings stay",
 )
-def test_a_broken_setting_is_never_installed(sandbox: Cluster) -> None:
+def test_invalid_setting_is_never_installed(sandbox: Cluster) -> None:
     node = sandbox.compute[0]
     before = sandbox.exec(node, "md5sum /etc/ssh/sshd_config.d/01-busbar.conf").stdout
     extra = '{"ssh_server_config": {"NoSuchSetting": "yes"}}'
@@ -174,14 +174,14 @@ def test_a_broken_setting_is_never_installed(sandbox: Cluster) -> None:
     assert sandbox.exec(node, "md5sum /etc/ssh/sshd_config.d/01-busbar.conf").stdout == before
 
 
-def test_a_second_run_keeps_the_certificates(sandbox: Cluster) -> None:
+def test_second_run_keeps_the_certificates(sandbox: Cluster) -> None:
     before = [sandbox.exec(node, f"cat {CERTIFICATE}").stdout for node in _nodes(sandbox)]
     done = sandbox.playbook("base.yml", "--tags", "ssh")
     assert all(counts["changed"] == 0 for counts in recap(done.stdout).values()), done.stdout
     assert [sandbox.exec(node, f"cat {CERTIFICATE}").stdout for node in _nodes(sandbox)] == before
 
 
-def test_a_certificate_that_ends_soon_is_renewed(sandbox: Cluster) -> None:
+def test_certificate_that_expires_soon_is_renewed(sandbox: Cluster) -> None:
     node = sandbox.compute[0]
     before = sandbox.exec(node, f"cat {CERTIFICATE}").stdout
     days = "{ssh_certificate_renew_days: 91}"
@@ -191,7 +191,7 @@ def test_a_certificate_that_ends_soon_is_renewed(sandbox: Cluster) -> None:
     _everybody_reaches_everybody(sandbox)
 
 
-def test_certificates_last_three_months_and_their_end_is_watched(sandbox: Cluster) -> None:
+def test_certificates_last_three_months_and_their_expiry_is_a_metric(sandbox: Cluster) -> None:
     for node in _nodes(sandbox):
         shown = sandbox.exec(node, f"ssh-keygen -Lf {CERTIFICATE}").stdout
         end = re.search(r"Valid: from \S+ to (\S+)", shown)
@@ -208,7 +208,7 @@ def test_certificates_last_three_months_and_their_end_is_watched(sandbox: Cluste
     says="Host key verification failed",
     heals="the next run renews it",
 )
-def test_a_certificate_that_has_ended_does_not_shut_out_who_renews_it(sandbox: Cluster) -> None:
+def test_expired_certificate_does_not_prevent_its_renewal(sandbox: Cluster) -> None:
     node = sandbox.compute[0]
     secrets = sandbox.state / "secrets"
     public = sandbox.exec(node, "cut -d' ' -f1,2 /etc/ssh/ssh_host_ed25519_key.pub").stdout.strip()
@@ -217,7 +217,7 @@ def test_a_certificate_that_has_ended_does_not_shut_out_who_renews_it(sandbox: C
     ended = sign_host_key(public, authority, identity="x", principals=[node], now=yesterday, days=0)
     sandbox.exec(node, f"echo '{ended}' >{CERTIFICATE} && systemctl restart ssh")
     refused = sandbox.exec("login", f"{SSH} {node} true", user="alice", check=False)
-    # Without the record of the sandbox, which a real cluster does not have.
+    # Without the sandbox's known_hosts, which a real cluster does not have.
     known = f"-o IdentitiesOnly=yes -o UserKnownHostsFile={secrets / 'known_hosts'}"
     done = sandbox.playbook(
         "base.yml", "--limit", node, "--tags", "ssh", "-e", json.dumps({"ansible_ssh_common_args": known})
@@ -227,15 +227,15 @@ def test_a_certificate_that_has_ended_does_not_shut_out_who_renews_it(sandbox: C
     _everybody_reaches_everybody(sandbox)
 
 
-def test_a_former_key_of_a_host_is_revoked(sandbox: Cluster) -> None:
-    """Whoever keeps a stolen key with its certificate is no host of the cluster any more."""
+def test_former_host_key_is_revoked(sandbox: Cluster) -> None:
+    """A host with a stolen key and its certificate is not trusted any more."""
     node, key = sandbox.compute[0], "/etc/ssh/ssh_host_ed25519_key"
     files = f"{key} {key}.pub {key}-cert.pub"
     restart = "systemctl restart ssh"
     sandbox.exec(node, f"for f in {files}; do cp -p $f $f.stolen; done; rm {files}")
     sandbox.exec(node, f"ssh-keygen -q -t ed25519 -N '' -f {key} && {restart}")
     try:
-        # A new key is met for the first time.
+        # The new key is not known yet.
         trusting = {"ansible_ssh_common_args": "-o IdentitiesOnly=yes -o StrictHostKeyChecking=no"}
         done = sandbox.playbook("base.yml", "--tags", "ssh", "-e", json.dumps(trusting))
         assert done.returncode == 0, done.stdout + done.stderr
@@ -248,7 +248,7 @@ def test_a_former_key_of_a_host_is_revoked(sandbox: Cluster) -> None:
             assert (refused.returncode, "REVOKED HOST KEY DETECTED" in refused.stderr) == (255, True)
         assert (into.returncode, "Permission denied" in into.stderr) == (255, True)
     finally:
-        # The record of the sandbox's own keys is made anew.
+        # Recreates the sandbox's record of its host keys.
         up = sandbox.busbar("sandbox", "up", "--name", sandbox.name)
     assert up.returncode == 0, up.stderr
     again = sandbox.playbook("base.yml", "--tags", "ssh")
@@ -256,10 +256,10 @@ def test_a_former_key_of_a_host_is_revoked(sandbox: Cluster) -> None:
     _everybody_reaches_everybody(sandbox)
 
 
-def test_the_private_key_of_the_authority_stays_on_this_host(sandbox: Cluster) -> None:
+def test_private_key_of_the_ca_stays_on_this_host(sandbox: Cluster) -> None:
     authority = sandbox.state / "secrets" / "ssh_ca"
     assert authority.stat().st_mode & 0o077 == 0
-    # The fourth line of such a key holds its secret half; the lines before hold what certificates hold too.
+    # Line 4 of the key file contains the private part; the lines before it contain public data.
     secret = authority.read_text().splitlines()[4]
     for node in _nodes(sandbox):
         assert sandbox.exec(node, f"grep -rlF -- '{secret}' /etc /root /home /tmp", check=False).stdout == ""
@@ -285,7 +285,7 @@ def test_rotation(sandbox: Cluster) -> None:
     says="hosts do not trust the next authority yet: ",
     heals="run the rotation again with all hosts",
 )
-def test_a_rotation_that_misses_a_host_replaces_nothing(sandbox: Cluster) -> None:
+def test_rotation_without_all_hosts_replaces_nothing(sandbox: Cluster) -> None:
     node = sandbox.compute[0]
     authority = (sandbox.state / "secrets" / "ssh_ca").read_text()
     done = sandbox.playbook("rotate_secrets.yml", "-e", "rotate_secrets=ssh", "--limit", f"!{node}")
@@ -300,10 +300,10 @@ def test_a_rotation_that_misses_a_host_replaces_nothing(sandbox: Cluster) -> Non
 
 @pytest.fixture
 def password_node(sandbox: Cluster) -> Iterator[str]:
-    """A node where a new user can log in by password alone."""
+    """Return a node on which a new user can log in only with a password."""
     node = sandbox.compute[0]
     drop_in = "/etc/ssh/sshd_config.d/00-test.conf"
-    # Wrong passwords are punished for a while by newer servers, which would hit the next try of this test.
+    # Newer servers delay clients after wrong passwords, which would affect the test's next attempt.
     sandbox.exec(
         node,
         f"useradd -m -s /bin/bash -G sudo newadmin && echo 'newadmin:{PASSWORD}' | chpasswd;"
@@ -367,9 +367,9 @@ def test_first_contact_refuses_a_changed_host_key(sandbox: Cluster, password_nod
     assert sandbox.exec(password_node, "ls /home/newadmin/.ssh", check=False).stdout == ""
 
 
-def test_first_contact_with_a_host_that_is_not_there(tmp_path: Path) -> None:
+def test_first_contact_with_an_unreachable_host(tmp_path: Path) -> None:
     inventory = tmp_path / "hosts.yml"
-    # An address that nobody may use, and a name that cannot exist.
+    # An address reserved for documentation, and a name that cannot exist.
     inventory.write_text(
         "all: {hosts: {gone: {ansible_host: 127.0.0.1, ansible_port: 9}, lost: {ansible_host: a.invalid}}}"
     )

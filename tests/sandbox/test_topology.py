@@ -1,4 +1,4 @@
-"""Slurm's topology from what nodes report: real lldpd on both ends of a cable, and GPUs of no NVLink domain."""
+"""Tests of Slurm's topology from data of the nodes: real lldpd on both ends of a cable, GPUs without NVLink domain."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def topology(cluster: Cluster, *arguments: str) -> subprocess.CompletedProcess[s
 
 @pytest.fixture(scope="module")
 def cabled(sandbox: Cluster) -> Iterator[Cluster]:
-    """Two nodes whose rail0 is joined to a machine that calls itself leaf1 and names its ports, as a switch does."""
+    """Connect rail0 of two nodes to a machine named leaf1 that announces port names, like a switch."""
     nodes = sandbox.compute[:2]
     links: list[tuple[str, str]] = []
 
@@ -58,7 +58,7 @@ def cabled(sandbox: Cluster) -> Iterator[Cluster]:
             sandbox.exec(node, f"{QUIETLY} purge lldpd && {QUIETLY} autoremove --purge", check=False, timeout=300)
 
 
-def test_nodes_on_one_switch_are_together(cabled: Cluster) -> None:
+def test_nodes_on_one_switch_are_grouped(cabled: Cluster) -> None:
     folded = f"gpu[1-{len(cabled.compute[:2])}]"
     done = topology(cabled, "--from", "lldp", folded)
     assert done.returncode == 0, done.stderr
@@ -69,7 +69,7 @@ def test_nodes_on_one_switch_are_together(cabled: Cluster) -> None:
     assert "changed=0" in done.stdout
 
 
-def test_who_cannot_be_placed_is_named_and_nothing_is_printed(cabled: Cluster) -> None:
+def test_unplaceable_node_is_reported_and_nothing_is_printed(cabled: Cluster) -> None:
     for arguments, words in (
         (["--from", "lldp", "gpu1", "gpu99"], "gpu99 is not in the inventory"),
         (["--from", "lldp", "gpu1", "ctl"], "ctl: `lldpctl -f json0` printed no JSON: install and start lldpd"),

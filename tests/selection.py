@@ -1,11 +1,11 @@
-"""Which test files of running machines prove which roles; `scripts/test` asks.
+"""Selects test files for `scripts/test` by the roles that they cover.
 
-python tests/selection.py files [--part K/N] [ROLE ...]  the files that prove these roles, or all; or every N-th of them
-python tests/selection.py changed [BASE]                 the files that the changes since BASE touch, themselves or by a
-                                                         role; BASE is the last commit but one, if it is not given
+python tests/selection.py files [--part K/N] [ROLE ...]  the files that cover these roles, or all; or every N-th of them
+python tests/selection.py changed [BASE]                 the files that are affected by changes since BASE, directly or
+                                                         through a role; BASE defaults to the last commit but one
 
-A file says itself which roles it proves: `pytestmark = pytest.mark.proves("slurm", "munge")`; one that is about the
-sandbox or the site as a whole names none.
+A file declares the roles that it covers: `pytestmark = pytest.mark.proves("slurm", "munge")`; one that tests the
+sandbox or the whole site declares none.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ OWN = "ansible_collections.busbar.cluster.plugins."
 
 
 def roles(top: Path = TOP) -> list[str]:
-    """The roles of the collection."""
+    """Return the roles of the collection."""
     return sorted(path.name for path in (top / "roles").iterdir() if path.is_dir())
 
 
 def marks(tree: ast.AST) -> list[ast.expr]:
-    """The marks of a test file: what its `pytestmark` lists."""
+    """Return the marks in the `pytestmark` of a test file."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Assign) and "pytestmark" in map(ast.unparse, node.targets):
             return node.value.elts if isinstance(node.value, ast.List) else [node.value]
@@ -40,10 +40,10 @@ def marks(tree: ast.AST) -> list[ast.expr]:
 
 
 def proofs(top: Path = TOP) -> dict[Path, list[str]]:
-    """Each test file with the roles that it proves.
+    """Return each test file with the roles that it covers.
 
     Raises:
-        ValueError: a file does not say which.
+        ValueError: a file does not declare its roles.
     """
     found = {}
     for path in sorted(path for folder in FOLDERS for path in (top / folder).glob("test_*.py")):
@@ -57,10 +57,10 @@ def proofs(top: Path = TOP) -> dict[Path, list[str]]:
 
 
 def files(wanted: list[str], top: Path = TOP) -> list[Path]:
-    """The files that prove any of these roles; all files when none is named.
+    """Return the files that cover any of these roles, or all files if no role is given.
 
     Raises:
-        ValueError: there is no such role.
+        ValueError: a role does not exist.
     """
     for name in wanted:
         if name not in roles(top):
@@ -71,7 +71,7 @@ def files(wanted: list[str], top: Path = TOP) -> list[Path]:
 
 
 def part(paths: list[Path], text: str) -> list[Path]:
-    """Every N-th file from the K-th on, so that each part has short and long ones.
+    """Return every N-th file, starting with the K-th, so that each part has short and long ones.
 
     Raises:
         ValueError: the text is not K/N with K from 1 to N.
@@ -84,7 +84,7 @@ def part(paths: list[Path], text: str) -> list[Path]:
 
 
 def changed(base: str, top: Path = TOP) -> list[Path]:
-    """The test files that the changes since a commit touch, by themselves or by a role that they prove."""
+    """Return the test files affected by changes since a commit, directly or through a role that they cover."""
 
     def git(*arguments: str) -> list[str]:
         return subprocess.run(["git", "-C", top, *arguments], check=True, capture_output=True, text=True).stdout.split()
@@ -111,7 +111,7 @@ def changed(base: str, top: Path = TOP) -> list[Path]:
 
 
 def imports(path: Path) -> set[str]:
-    """The last names of the modules that a file imports."""
+    """Return the last name components of the modules that a file imports."""
     found = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom):
@@ -122,7 +122,7 @@ def imports(path: Path) -> set[str]:
 
 
 def own_imports(path: Path, plugins: Path) -> set[str]:
-    """What a plugin or a program imports of the collection, by names such as `module_utils.slurm.squeue`."""
+    """Return the collection's modules that a plugin or program imports, such as `module_utils.slurm.squeue`."""
     folder = path.relative_to(plugins).parent.parts if path.is_relative_to(plugins) else ()
     found = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -135,7 +135,7 @@ def own_imports(path: Path, plugins: Path) -> set[str]:
 
 
 def importers(utilities: set[str], top: Path) -> set[str]:
-    """What imports one of these utilities, by itself or through others, by names such as `filter.slurm_plan`."""
+    """Return what imports one of these utilities, directly or indirectly, such as `filter.slurm_plan`."""
     plugins = top / "plugins"
     known = {
         ".".join(path.relative_to(plugins).with_suffix("").parts): own_imports(path, plugins)
@@ -148,7 +148,7 @@ def importers(utilities: set[str], top: Path) -> set[str]:
 
 
 def main() -> int:
-    """Print the files that were asked for, one on a line."""
+    """Print the selected files, one on a line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     actions = parser.add_subparsers(dest="action", required=True)
     chosen = actions.add_parser("files")
@@ -167,7 +167,7 @@ def main() -> int:
 
 
 def complain(message: str) -> int:
-    """Say what is wrong with the call."""
+    """Print a usage error and return the exit code."""
     sys.stderr.write(f"selection: {message}\n")
     return 2
 

@@ -1,4 +1,4 @@
-"""The check of the shared tree, on a tree that is really shared, really private, really read-only and really full."""
+"""Tests of the check of the shared file system with real faults: private, read-only and full trees."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from conftest import Cluster
 
-# What is judged is the speed of cores that others use too: a bad measurement is taken again, and shown as a rerun.
+# The measured CPU cores are shared with other programs: a failed test runs again and is shown as a rerun.
 pytestmark = [pytest.mark.proves("validation"), pytest.mark.flaky(reruns=1, only_rerun=["AssertionError"])]
 
 OPTIONS: dict[str, Any] = {
@@ -32,13 +32,13 @@ HUGE = 10**15
 
 @pytest.fixture(scope="module", autouse=True)
 def programs(sandbox: Cluster) -> None:
-    """The role brings what the check needs to the nodes."""
+    """Run the role, which installs the check's programs on the nodes."""
     done = sandbox.playbook("validate.yml", "-t", "validation_install", "-e", json.dumps(OPTIONS))
     assert done.returncode == 0, done.stdout + done.stderr
 
 
 def validate(sandbox: Cluster, **options: Any) -> tuple[subprocess.CompletedProcess[str], dict[str, Any]]:  # noqa: ANN401
-    """Run the stage and return what was said and the report."""
+    """Run the stage and return its output and the report."""
     sandbox.wait_idle()
     latest = sandbox.state / "reports" / "latest"
     before = latest.resolve()
@@ -49,20 +49,20 @@ def validate(sandbox: Cluster, **options: Any) -> tuple[subprocess.CompletedProc
 
 
 def only(report: dict[str, Any]) -> dict[str, Any]:
-    """The one test of the report."""
+    """Return the only test of the report."""
     (test,) = report["tests"]
     assert (test["name"], test["stage"], test["kind"]) == ("storage", "storage", "storage")
     return dict(test)
 
 
 def leftovers(sandbox: Cluster) -> str:
-    """What runs have left on the tree as any node sees it."""
+    """Return the files that runs left on the tree, as seen by any node."""
     return "".join(sandbox.exec(node, "ls -A /shared | grep busbar", check=False).stdout for node in sandbox.compute)
 
 
 @contextlib.contextmanager
 def mounted(sandbox: Cluster, node: str, command: str) -> Iterator[None]:
-    """Something else over a node's tree, as its jobs see it."""
+    """Mount something over a node's tree, visible to its jobs."""
     sandbox.exec(node, command)
     try:
         yield
@@ -70,7 +70,7 @@ def mounted(sandbox: Cluster, node: str, command: str) -> Iterator[None]:
         sandbox.exec(node, "umount /shared")
 
 
-def test_one_tree_passes_against_a_low_floor(sandbox: Cluster) -> None:
+def test_shared_tree_passes_a_low_floor(sandbox: Cluster) -> None:
     done, report = validate(sandbox)
     assert done.returncode == 0, done.stdout
     test = only(report)
@@ -84,19 +84,19 @@ def test_one_tree_passes_against_a_low_floor(sandbox: Cluster) -> None:
     assert leftovers(sandbox) == ""
 
 
-def test_a_second_run_installs_nothing(sandbox: Cluster) -> None:
+def test_second_run_installs_nothing(sandbox: Cluster) -> None:
     done = sandbox.playbook("validate.yml", "-t", "validation_install", "-e", json.dumps(OPTIONS))
     assert {counts["changed"] for counts in recap(done.stdout).values()} == {0}
 
 
-# Of two that differ nobody can say which one is wrong.
+# With only two nodes, the wrong one cannot be determined.
 @pytest.mark.grows
 @pytest.mark.fault(
     "a node that sees another shared tree",
     says="sees a different tree at /shared than the others",
     heals="mount the right tree, validate again",
 )
-def test_a_private_tree_names_its_node(sandbox: Cluster) -> None:
+def test_private_tree_blames_its_node(sandbox: Cluster) -> None:
     node = sandbox.compute[-1]
     with mounted(sandbox, node, "mount -t tmpfs -o size=512m,mode=1777 tmpfs /shared"):
         done, report = validate(sandbox)
@@ -113,7 +113,7 @@ def test_a_private_tree_names_its_node(sandbox: Cluster) -> None:
     says=": cannot write: …Read-only file system",
     heals="remount it read-write, validate again",
 )
-def test_a_read_only_tree_names_its_node(sandbox: Cluster) -> None:
+def test_read_only_tree_blames_its_node(sandbox: Cluster) -> None:
     node = sandbox.compute[0]
     with mounted(sandbox, node, "mount --bind /shared /shared && mount -o remount,bind,ro /shared"):
         _done, report = validate(sandbox)
@@ -129,7 +129,7 @@ def test_a_read_only_tree_names_its_node(sandbox: Cluster) -> None:
     says=": no space: ",
     heals="make room, validate again",
 )
-def test_a_full_tree_is_named_and_judges_nobody(sandbox: Cluster) -> None:
+def test_full_tree_is_reported_and_blames_no_node(sandbox: Cluster) -> None:
     node = sandbox.compute[0]
     with mounted(sandbox, node, "mount -t tmpfs -o size=1m tmpfs /shared"):
         _done, report = validate(sandbox)
@@ -137,14 +137,14 @@ def test_a_full_tree_is_named_and_judges_nobody(sandbox: Cluster) -> None:
     assert re.search(rf"{node}: no space: 1\.05 MB free, [\d.]+ MB needed by all", report["reason"])
 
 
-def test_too_little_room_for_the_speed_is_found_before_it_is_filled(sandbox: Cluster) -> None:
+def test_insufficient_space_for_the_speed_test_is_found_before_writing(sandbox: Cluster) -> None:
     _done, report = validate(sandbox, validation_storage_size="100000G")
     assert report["verdict"] == "INCONCLUSIVE"
     assert "write not measured: no room (" in report["reason"]
     assert leftovers(sandbox) == ""
 
 
-def test_without_a_floor_the_speed_is_inconclusive_and_correctness_alone_passes(sandbox: Cluster) -> None:
+def test_speed_without_a_floor_is_inconclusive_and_correctness_passes(sandbox: Cluster) -> None:
     none = {"validation_storage_read_floor": 0, "validation_storage_write_floor": 0}
     done, report = validate(sandbox, **none)
     assert done.returncode != 0
@@ -154,19 +154,19 @@ def test_without_a_floor_the_speed_is_inconclusive_and_correctness_alone_passes(
     assert report["verdict"] == "PASS"
 
 
-def test_a_floor_that_nothing_reaches_is_the_trees_fault(sandbox: Cluster) -> None:
+def test_unreachable_floor_blames_the_file_system(sandbox: Cluster) -> None:
     _done, report = validate(sandbox, validation_storage_write_floor=HUGE)
     assert (report["verdict"], only(report)["blamed"]) == ("FAIL", [])
     assert "all nodes, so the file system or its server is faulty: " in report["reason"]
 
 
-def test_a_user_who_is_not_there_is_named(sandbox: Cluster) -> None:
+def test_unknown_user_is_reported(sandbox: Cluster) -> None:
     _done, report = validate(sandbox, validation_user="nobody-at-all")
     assert report["verdict"] == "INCONCLUSIVE"
     assert "the controller has no user nobody-at-all" in report["reason"]
 
 
-def test_a_cancelled_job_leaves_nothing(sandbox: Cluster) -> None:
+def test_cancelled_job_leaves_no_files(sandbox: Cluster) -> None:
     slow = {"validation_storage_size": "4G", "validation_storage_seconds": 60}
     _done, report = validate(sandbox, **slow, validation_test_time_limit=3)
     assert (report["verdict"], only(report)["blamed"]) == ("INCONCLUSIVE", [])

@@ -1,4 +1,4 @@
-"""TLS and passwords of the monitoring: all is scraped, nobody else gets in, and nothing leaks."""
+"""Tests of TLS and passwords of the monitoring: all targets are scraped, nobody else has access, no secret leaks."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ JOBS = {"node", "prometheus", "alertmanager"}
 
 
 class Door:
-    """Asks a daemon of the sandbox from this machine, with or without certificate and password."""
+    """Client that connects to daemons of the sandbox, with or without certificate and password."""
 
     def __init__(self, sandbox: Cluster, folder: Path) -> None:
-        """Take the certificate of ctl, which scrapes, and the password."""
+        """Load the certificate of ctl, which scrapes, and the password."""
         self.sandbox = sandbox
         self.ca = sandbox.exec("ctl", "cat /etc/busbar/tls/ca.crt").stdout
         self.pair = folder / "host.crt", folder / "host.key"
@@ -40,13 +40,13 @@ class Door:
         self.password = (sandbox.state / "secrets" / "monitoring.password").read_text().strip()
 
     def address(self, node: str) -> str:
-        """Where a node listens."""
+        """Return the address on which a node listens."""
         return self.sandbox.exec("ctl", f"getent ahostsv4 {node} | awk 'NR==1 {{print $1}}'").stdout.strip()
 
     def ask(
         self, node: str, port: int, path: str, *, certificate: bool = True, password: str = ""
     ) -> tuple[int, bytes]:
-        """Status and text of the answer over HTTPS."""
+        """Return status and text of an HTTPS response."""
         context = ssl.create_default_context(cadata=self.ca)
         if certificate:
             context.load_cert_chain(*self.pair)
@@ -57,14 +57,14 @@ class Door:
         return answer.status, answer.read()
 
     def prometheus(self, path: str) -> Any:  # noqa: ANN401 - JSON is what it is
-        """Data of an answer of Prometheus, without a certificate, as a browser asks."""
+        """Return the data of a Prometheus response, requested without a certificate like a browser."""
         status, text = self.ask("ctl", 9090, path, certificate=False, password=self.password)
         assert status == http.client.OK, text
         return json.loads(text)["data"]
 
 
 def monitoring(sandbox: Cluster, *arguments: str) -> str:
-    """Run the plays of the monitoring that concern TLS; what they said."""
+    """Run the TLS tasks of the monitoring and return the output."""
     done = sandbox.playbook("monitoring.yml", "--tags", TAGS, *arguments)
     assert done.returncode == 0, done.stdout
     return done.stdout
@@ -72,7 +72,7 @@ def monitoring(sandbox: Cluster, *arguments: str) -> str:
 
 @pytest.fixture(scope="module")
 def door(sandbox: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Door]:
-    """Everything encrypted; afterwards nothing, and all is scraped again."""
+    """Enable TLS everywhere; it is disabled again at the end, with all targets scraped."""
     monitoring(sandbox, *ON)
     yield Door(sandbox, tmp_path_factory.mktemp("door"))
     monitoring(sandbox)
@@ -81,7 +81,7 @@ def door(sandbox: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
 
 def _not_up(targets: list[dict[str, Any]], scheme: str) -> list[tuple[str, str, str]]:
-    """Targets of our jobs that are not scraped so; at least one of them has to be there."""
+    """Return our targets that are not scraped with this scheme; reports an error if there is no target."""
     ours = [each for each in targets if each["labels"]["job"] in JOBS]
     return [
         (each["labels"]["instance"], each["scrapeUrl"], each["lastError"])
@@ -100,7 +100,7 @@ def test_all_targets_are_up_over_https(sandbox: Cluster, door: Door) -> None:
     assert jobs >= JOBS
 
 
-def test_an_exporter_answers_only_who_has_both(door: Door) -> None:
+def test_exporter_requires_certificate_and_password(door: Door) -> None:
     assert door.ask("gpu1", 9100, "/metrics", password=door.password)[0] == http.client.OK
     assert door.ask("gpu1", 9100, "/metrics")[0] == http.client.UNAUTHORIZED
     assert door.ask("gpu1", 9100, "/metrics", password="wrong")[0] == http.client.UNAUTHORIZED  # noqa: S106
@@ -112,12 +112,12 @@ def test_an_exporter_answers_only_who_has_both(door: Door) -> None:
     assert (answer.status, b"node_" in answer.read()) == (http.client.BAD_REQUEST, False)
 
 
-def test_prometheus_asks_for_the_password(door: Door) -> None:
+def test_prometheus_requires_the_password(door: Door) -> None:
     for path in ("/", "/api/v1/query?query=up", "/metrics"):
         assert door.ask("ctl", 9090, path, certificate=False)[0] == http.client.UNAUTHORIZED, path
 
 
-def test_a_user_finds_no_password_no_hash_and_no_key(sandbox: Cluster, door: Door) -> None:
+def test_users_cannot_read_passwords_hashes_or_keys(sandbox: Cluster, door: Door) -> None:
     for node in ("ctl", "gpu1"):
         for text in (door.password, "basic_auth_users", "PRIVATE KEY-----"):
             places = "/etc/prometheus /etc/systemd /etc/busbar /etc/default /var/lib/prometheus /var/lib/busbar /tmp"
@@ -130,8 +130,8 @@ def test_a_user_finds_no_password_no_hash_and_no_key(sandbox: Cluster, door: Doo
         assert door.password not in sandbox.exec(node, "journalctl -q --since -15min -o cat").stdout
 
 
-def test_the_end_of_each_certificate_is_a_metric(sandbox: Cluster, door: Door) -> None:
-    # That of the host's SSH key is told by the same name.
+def test_expiry_of_each_certificate_is_a_metric(sandbox: Cluster, door: Door) -> None:
+    # The path label excludes the certificate of the host's SSH key, which has the same metric name.
     path = "%7Bpath%3D%22/etc/busbar/tls/host.crt%22%7D"
     query = f"/api/v1/query?query=busbar_certificate_not_after_timestamp_seconds{path}"
     sandbox.wait_until(lambda: len(door.prometheus(query)["result"]) == len(sandbox.compute) + 2, "not all", 30)
@@ -142,13 +142,13 @@ def test_the_end_of_each_certificate_is_a_metric(sandbox: Cluster, door: Door) -
     assert all(float(each["value"][1]) > time.time() + 19 * 365 * 86400 for each in ends)
 
 
-def test_a_second_run_changes_nothing_and_shows_nothing(sandbox: Cluster, door: Door) -> None:
+def test_second_run_changes_nothing_and_shows_no_secret(sandbox: Cluster, door: Door) -> None:
     said = monitoring(sandbox, *ON, "--limit", "ctl,gpu1", "--diff", "-v")
     assert {counts["changed"] for counts in recap(said).values()} == {0}
     assert door.password not in said
 
 
-def test_a_certificate_near_its_end_is_renewed_and_nothing_restarts(sandbox: Cluster, door: Door) -> None:
+def test_expiring_certificate_is_renewed_without_restarts(sandbox: Cluster, door: Door) -> None:
     look = "cat /etc/busbar/tls/host.crt; systemctl show -p MainPID prometheus-node-exporter"
     before, key = sandbox.exec("gpu1", look).stdout, sandbox.exec("gpu1", "cat /etc/busbar/tls/host.key").stdout
     arguments = ("--tags", "tls", "--limit", "gpu1", *ON, "-e", "tls_days=500", "-e", "tls_renew_days=400")
@@ -167,7 +167,7 @@ def test_a_certificate_near_its_end_is_renewed_and_nothing_restarts(sandbox: Clu
     assert ssl.DER_cert_to_PEM_cert(served).strip() in after
 
 
-def test_files_of_a_site_that_are_missing_are_refused(sandbox: Cluster, tmp_path: Path) -> None:
+def test_missing_custom_certificate_files_are_refused(sandbox: Cluster, tmp_path: Path) -> None:
     own = {kind: str(tmp_path / kind) for kind in ("certificate", "key", "ca")}
     arguments = ("--tags", "tls", "--limit", "gpu1", *ON, "-e", json.dumps({"tls_custom_certificate": own}))
     done = sandbox.playbook("monitoring.yml", *arguments)
@@ -177,7 +177,7 @@ def test_files_of_a_site_that_are_missing_are_refused(sandbox: Cluster, tmp_path
     assert recap(done.stdout)["gpu1"]["changed"] == 0
 
 
-def test_authority_and_password_are_replaced(sandbox: Cluster, door: Door, tmp_path: Path) -> None:
+def test_ca_and_password_are_rotated(sandbox: Cluster, door: Door, tmp_path: Path) -> None:
     done = sandbox.playbook("rotate_secrets.yml", "-e", json.dumps({"rotate_secrets": ["monitoring", "tls"]}), *ON)
     assert done.returncode == 0, done.stdout
     for node in ("ctl", "gpu1"):

@@ -1,6 +1,6 @@
-"""The examples as a user submits them, and the stage training: real DDP and FSDP by gloo on two nodes.
+"""Tests of the training examples, submitted by a user, and of the stage training: real DDP and FSDP with gloo.
 
-torch lies on the shared tree for as long as these tests run: unpacked once for all nodes, and installed on none.
+During these tests torch is on the shared file system: unpacked once for all nodes, and installed on none.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ TORCH = {
     "PYTHONPATH": f"{ROOT}/lib/python3/dist-packages",
     "LD_LIBRARY_PATH": f"{ROOT}/lib/x86_64-linux-gnu:{ROOT}/lib",
 }
-# Only what some node lacks is fetched, and unpacked where every node sees it.
+# Only packages that some node lacks are downloaded; they are unpacked where every node sees them.
 FETCH = f"""
 set -e
 mkdir -p {PLACE}/debs/partial
@@ -41,10 +41,10 @@ for package in {PLACE}/debs/*.deb; do dpkg-deb -x "$package" {PLACE}/torch; done
 rm -r {PLACE}/debs
 """
 STAND_IN = Path(__file__).parents[1] / "fixtures" / "deepspeed_stand_in.py"
-# One rank on each node, and a model so small that a step takes what Python takes.
+# One rank on each node, and a model so small that Python overhead dominates a step.
 SMALL = "--ntasks-per-node=1 --gpus-per-node=1"
 TINY = "--steps 60 --every 10 --hidden 32 --probe 0"
-# Of a machine that has much else to do; a quiet one needs a twentieth.
+# Timeout for a busy machine; an idle one needs a twentieth.
 SLOW = 400.0
 STAGE: dict[str, Any] = {
     "validation_stages": ["training"],
@@ -56,7 +56,7 @@ STAGE: dict[str, Any] = {
 
 @pytest.fixture(scope="module", autouse=True)
 def torch(sandbox: Cluster) -> Iterator[None]:
-    """Have torch on the shared tree; nothing but the examples is left behind."""
+    """Unpack torch on the shared file system; everything except the examples is removed at the end."""
     sandbox.wait_idle()
     for node in sandbox.compute:
         sandbox.exec(node, FETCH, timeout=300)
@@ -69,31 +69,31 @@ def torch(sandbox: Cluster) -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def idle(sandbox: Cluster) -> Iterator[None]:
-    """Leave no job and no fault to the next test, however one ends."""
+    """Remove jobs and faults after each test."""
     yield
     sandbox.exec("ctl", "scancel -u alice")
     sandbox.fault("heal")
 
 
 def submit(sandbox: Cluster, script: str, options: str = "", arguments: str = "", **variables: str) -> str:
-    """Submit an example as alice; returns the job's number."""
+    """Submit an example as alice and return the job ID."""
     exports = "; ".join(f"export {key}={value}" for key, value in {**TORCH, **variables}.items())
     command = f"{exports}; cd {PLACE}/runs && sbatch --parsable {options} {EXAMPLES}/{script}.sbatch {arguments}"
     return sandbox.exec("login", command, user="alice").stdout.strip()
 
 
 def state(sandbox: Cluster, job: str) -> str:
-    """What Slurm says of a job."""
+    """Return the state of a job from Slurm."""
     return sandbox.exec("ctl", f"scontrol -o show job {job}").stdout.split("JobState=")[1].split()[0]
 
 
 def said(sandbox: Cluster, job: str) -> str:
-    """The output of a job."""
+    """Return the output of a job."""
     return sandbox.exec("ctl", f"cat {PLACE}/runs/*-{job}.out", check=False).stdout
 
 
 def ended(sandbox: Cluster, job: str, timeout: float = SLOW) -> str:
-    """Wait for the end of a job that goes well; returns its output."""
+    """Wait until a job completes successfully; return its output."""
     over = {"COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL"}
     sandbox.wait_until(lambda: state(sandbox, job) in over, f"job {job} did not end", timeout)
     assert state(sandbox, job) == "COMPLETED", said(sandbox, job)
@@ -101,13 +101,13 @@ def ended(sandbox: Cluster, job: str, timeout: float = SLOW) -> str:
 
 
 def result(sandbox: Cluster, name: str, job: str) -> dict[str, Any]:
-    """What a training measured; the same as its output says."""
+    """Return the measurements of a training, which its output also contains."""
     text = sandbox.exec("ctl", f"cat {PLACE}/runs/{name}-{job}/result.json").stdout
     assert f"busbar-training {text.strip()}" in said(sandbox, job)
     return dict(as_json(text))
 
 
-def test_a_training_survives_a_node_and_ends_as_if_nothing_had_been(sandbox: Cluster) -> None:
+def test_training_survives_a_lost_node_with_the_same_result(sandbox: Cluster) -> None:
     job = submit(sandbox, "ddp", SMALL, f"{TINY} --pace 0.5")
     file = f"{PLACE}/runs/ddp-{job}/checkpoint.pt"
     sandbox.wait_until(
@@ -115,14 +115,14 @@ def test_a_training_survives_a_node_and_ends_as_if_nothing_had_been(sandbox: Clu
     )
     lost = sandbox.compute[-1]
     sandbox.fault("pull", lost)
-    # What slurmctld does by itself when the node has been silent for SlurmdTimeout.
+    # slurmctld does this itself when the node has been silent for SlurmdTimeout.
     sandbox.exec("ctl", f"scontrol update nodename={lost} state=down reason='pulled for a test'")
     sandbox.wait_until(lambda: state(sandbox, job) == "PENDING", "not requeued")
     sandbox.fault("heal")
-    # Refused where the node was faster and is back in service already.
+    # Fails if the node is already back in service.
     sandbox.exec("ctl", f"scontrol update nodename={lost} state=resume", check=False)
     sandbox.wait_until(lambda: sandbox.node_states()[lost] == "idle", "the node did not come back", SLOW)
-    # Slurm lets a requeued job wait for two minutes.
+    # Slurm delays a requeued job for two minutes.
     sandbox.exec("ctl", f"scontrol update jobid={job} starttime=now")
     ended(sandbox, job)
     broken = result(sandbox, "ddp", job)
@@ -131,7 +131,7 @@ def test_a_training_survives_a_node_and_ends_as_if_nothing_had_been(sandbox: Clu
     assert (broken["steps"], broken["steps_recorded"]) == (60, 60)
     assert broken["final_loss"] < broken["first_loss"]
     assert broken["samples_per_second"] > 0
-    # FSDP does the same sums: an uninterrupted run of it proves both.
+    # FSDP computes the same sums, so an uninterrupted FSDP run verifies both.
     other = submit(sandbox, "fsdp", SMALL, TINY)
     ended(sandbox, other)
     whole = result(sandbox, "fsdp", other)
@@ -141,16 +141,14 @@ def test_a_training_survives_a_node_and_ends_as_if_nothing_had_been(sandbox: Clu
 
 
 @pytest.mark.parametrize(("script", "tokens"), [("gpt", 64), ("resnet50", None)])
-def test_a_training_of_a_real_kind_reads_its_samples_by_workers(
-    sandbox: Cluster, script: str, tokens: int | None
-) -> None:
+def test_realistic_training_reads_its_samples_with_workers(sandbox: Cluster, script: str, tokens: int | None) -> None:
     job = submit(sandbox, script, SMALL, "--steps 6 --every 100 --probe 2")
     ended(sandbox, job)
     found = result(sandbox, script, job)
     assert (found["model"], found["world_size"], found["nodes"], found["backend"]) == (script, 2, 2, "gloo")
     assert (found["precision"], found["tokens_per_sample"], found["steps"]) == ("fp32", tokens, 6)
     assert found["workers_per_rank"] >= 1
-    # Those of the job and no others: it asked for the cores of the profile, shared by its GPUs.
+    # Only the job's cores: it requested the cores of the profile, divided by its GPUs.
     assert found["cpus_per_rank"] == 1
     assert found["tflops_per_rank"] > 0
     assert 0 <= found["data_seconds"] < found["step_seconds"]
@@ -159,19 +157,19 @@ def test_a_training_of_a_real_kind_reads_its_samples_by_workers(
         assert sandbox.exec(node, "ls -A /tmp | grep train_ddp", check=False).stdout == ""
 
 
-def test_torchrun_on_one_rank_and_on_two_nodes_gives_a_table(sandbox: Cluster) -> None:
+def test_torchrun_scaling_prints_a_table(sandbox: Cluster) -> None:
     job = submit(sandbox, "scaling", SMALL, "--model gpt --probe 0", RANKS_PER_NODE="1", SAMPLES="32", BATCHES="'2 4'")
     lines = [line.split() for line in ended(sandbox, job).splitlines()]
     for batch in (2, 4):
         start = lines.index(["Batch", "size", str(batch), "per", "GPU:", "gpt", "in", "fp32,", "cpu"])
         alone, both = lines[start + 2 : start + 4]
         assert (alone[:4], len(alone)) == (["Single", "GPU", "1", "1"], 8)
-        # Without the probe nobody knows what the communication took.
+        # Without the probe, the communication time is unknown.
         assert (both[:3], len(both)) == (["Multi-node", "2", "2"], 7)
         assert float(both[3]) > 0
 
 
-def test_deepspeed_is_started_by_srun_alone(sandbox: Cluster) -> None:
+def test_deepspeed_is_started_by_srun(sandbox: Cluster) -> None:
     text = base64.b64encode(STAND_IN.read_bytes()).decode()
     sandbox.exec("ctl", f"mkdir -p {PLACE}/in && echo {text} | base64 -d >{PLACE}/in/deepspeed.py")
     job = submit(sandbox, "deepspeed", SMALL, TINY, PYTHONPATH=f"{PLACE}/in:{TORCH['PYTHONPATH']}")
@@ -181,7 +179,7 @@ def test_deepspeed_is_started_by_srun_alone(sandbox: Cluster) -> None:
     assert found["final_loss"] < found["first_loss"]
 
 
-# Two ranks of alice that wait for each other; one of bob comes first, as rank 1.
+# Two ranks of alice wait for each other; bob's process tries to join first, as rank 1.
 JOIN = """
 mkdir -p {place} && cd {place} && rm -rf meet *.rank && install -d -o alice -m 700 meet
 rank() {{ # user, rank, seconds, variables
@@ -220,7 +218,7 @@ def test_another_user_cannot_join_a_training(sandbox: Cluster, own: str, forged:
     assert "'meet': Permission denied" in done.stderr
 
 
-def test_a_node_that_lacks_torch_is_named_and_the_job_is_not_tried_again(sandbox: Cluster) -> None:
+def test_node_without_torch_is_reported_and_job_is_not_requeued(sandbox: Cluster) -> None:
     lacking, broken = sandbox.compute[-1], "/opt/torch-test"
     words = "raise ImportError('no libtorch here')"
     sandbox.exec(lacking, f'mkdir {broken} && echo "{words}" >{broken}/torch.py')
@@ -238,7 +236,7 @@ def test_a_node_that_lacks_torch_is_named_and_the_job_is_not_tried_again(sandbox
 
 
 def validate(sandbox: Cluster, **options: Any) -> dict[str, Any]:  # noqa: ANN401 - any option
-    """Run the stage; returns its entry of the report."""
+    """Run the stage and return its entry of the report."""
     sandbox.wait_idle(SLOW)
     latest = sandbox.state / "reports" / "latest"
     before = latest.resolve()
@@ -250,9 +248,9 @@ def validate(sandbox: Cluster, **options: Any) -> dict[str, Any]:  # noqa: ANN40
     return dict(test)
 
 
-def test_the_stage_trains_on_one_rank_and_on_all_nodes(sandbox: Cluster) -> None:
+def test_stage_trains_on_one_rank_and_on_all_nodes(sandbox: Cluster) -> None:
     test = validate(sandbox, validation_training_efficiency=1e-9)
-    # Others use these cores too: that something slowed down the single rank is the one honest answer beside PASS.
+    # The cores are shared: besides PASS, only a slowed-down single rank is accepted as a result.
     verdict = "INCONCLUSIVE" if "slowed down the run with a single rank" in test["reason"] else "PASS"
     assert (test["verdict"], test["kind"], test["source"]) == (verdict, "training", "the operator"), test["reason"]
     rows = test["training"]["rows"]
@@ -267,7 +265,7 @@ def test_the_stage_trains_on_one_rank_and_on_all_nodes(sandbox: Cluster) -> None
     assert rows[0]["efficiency"] == 1
 
 
-def test_without_torch_it_is_inconclusive_with_the_remedy(sandbox: Cluster) -> None:
+def test_missing_torch_is_inconclusive_with_a_remedy(sandbox: Cluster) -> None:
     test = validate(sandbox, validation_environment={}, validation_training_efficiency=1e-9)
     assert test["verdict"] == "INCONCLUSIVE"
     assert "1 GPU: cannot import torch (No module named 'torch'). Install python3-torch on the nodes" in test["reason"]

@@ -1,4 +1,4 @@
-"""A bare machine joins, is used, and is brought back: each difference that remains has its reason."""
+"""Tests of the uninstallation: a bare machine joins, is used, and is restored except for explained differences."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = [
     pytest.mark.grows,
 ]
 
-# Why a difference may remain; what none of these patterns explains fails the test.
+# Reasons for remaining differences; a difference that matches none of these patterns fails the test.
 SYSTEM = {
     r"path /etc/(group|gshadow|passwd|shadow|subgid|subuid)-: ": "the tools for accounts keep the last version",
     r"path /etc/sub(gid|uid): ": "useradd gives ranges of numbers, and userdel takes the lines away again",
@@ -35,7 +35,7 @@ SYSTEM = {
     r"path /var/cache/busbar-zip-bytecode": "the sandbox keeps compiled Python of what Ansible sends",
     r"active systemd-(hostnamed|localed|timedated)\.service: ": "is started when it is asked, and ends by itself",
 }
-# What the admin did meanwhile.
+# Changes that the admin made in the meantime.
 ADMIN = {
     r"(package|manual) libmunge-dev: ": "the admin's package",
     r"path /usr/(include/munge|lib/\S+/(libmunge\.(a|la|so:)|pkgconfig))": "of the admin's package",
@@ -53,7 +53,7 @@ MINE = {
     "own": "mkdir -p /etc/motd.d && echo mine > /etc/motd.d/mine",
 }
 KEPT = "/var/lib/busbar/kept"
-# apt-get with the module that waits for it, and what it has started.
+# Kills apt-get, the module that waits for it, and its child processes.
 KILL = "for pid in $(pgrep -x apt-get); do ps -o ppid= -p $pid; done | xargs kill -9; pkill -9 -x 'dpkg|apt-get'"
 
 
@@ -64,7 +64,7 @@ def uninstall(sandbox: Cluster, nodes: str, *options: str) -> subprocess.Complet
 
 
 def refused(sandbox: Cluster, nodes: str, said: str, *options: str) -> None:
-    """See that nothing is changed, and why."""
+    """Check that a run is refused with this error and changes nothing."""
     done = uninstall(sandbox, nodes, *options)
     assert done.returncode not in {0, 4}, done.stdout + done.stderr
     assert said in " ".join(done.stdout.split()), done.stdout
@@ -72,9 +72,9 @@ def refused(sandbox: Cluster, nodes: str, said: str, *options: str) -> None:
 
 
 def join_again(sandbox: Cluster, node: str) -> None:
-    """Provision a machine that was brought back, and put it into service."""
+    """Provision a restored machine and put it into service."""
     words = ("provision", "replace_node", "-i", str(sandbox.inventory), "-e", f"replace_node={node}")
-    # With all stages: the gate opens after a test together with another node.
+    # With all stages: a node is admitted after a test together with another node.
     done = sandbox.busbar(*words, "-e", "replace_node_same_machine=true", *QUICK)
     assert done.returncode == 0, done.stdout + done.stderr
     sandbox.wait_idle(120)
@@ -82,7 +82,7 @@ def join_again(sandbox: Cluster, node: str) -> None:
 
 @pytest.fixture(scope="module")
 def joined(sandbox: Cluster) -> Iterator[tuple[str, dict[str, Any]]]:
-    """A machine that was bare a moment ago, with what it was like then; in service again at the end."""
+    """Return a joined node and its snapshot from when it was bare; it is in service again at the end."""
     sandbox.wait_idle(120)
     node = f"gpu{len(sandbox.compute) + 1}"
     done = sandbox.busbar("sandbox", "up", "--name", sandbox.name, "--compute", str(len(sandbox.compute) + 1))
@@ -114,7 +114,7 @@ def test_what_is_refused(sandbox: Cluster, nodes: str, options: tuple[str, ...],
     assert sandbox.exec("gpu1", "systemctl is-active slurmd").stdout == "active\n"
 
 
-def test_a_machine_of_an_older_busbar_is_refused(sandbox: Cluster, joined: tuple[str, dict[str, Any]]) -> None:
+def test_machine_of_an_older_busbar_is_refused(sandbox: Cluster, joined: tuple[str, dict[str, Any]]) -> None:
     node, _before = joined
     sandbox.exec(node, "mv /var/lib/busbar/baseline /root/baseline")
     try:
@@ -127,7 +127,7 @@ def test_a_machine_of_an_older_busbar_is_refused(sandbox: Cluster, joined: tuple
     assert sandbox.node_states()[node] == "idle"
 
 
-def test_a_job_is_never_ended(sandbox: Cluster, joined: tuple[str, dict[str, Any]]) -> None:
+def test_running_job_is_never_cancelled(sandbox: Cluster, joined: tuple[str, dict[str, Any]]) -> None:
     node, _before = joined
     job = submit(sandbox, f"-w {node} --mem=64 -o /dev/null", "sleep 900")
     wait_for_state(sandbox, job, "RUNNING")
@@ -142,7 +142,7 @@ def test_a_job_is_never_ended(sandbox: Cluster, joined: tuple[str, dict[str, Any
     sandbox.wait_idle(120)
 
 
-def test_what_remains_has_a_reason(sandbox: Cluster, joined: tuple[str, dict[str, Any]]) -> None:
+def test_every_remaining_difference_has_a_reason(sandbox: Cluster, joined: tuple[str, dict[str, Any]]) -> None:
     node, before = joined
     for command in MINE.values():
         sandbox.exec(node, command, timeout=300)
@@ -163,7 +163,7 @@ def test_what_remains_has_a_reason(sandbox: Cluster, joined: tuple[str, dict[str
         "kept /etc/ssh/ssh_config.d/01-busbar.conf: changed manually since busbar wrote it",
     ):
         assert line in done.stdout
-    # Nobody's file is lost.
+    # No file of a user or admin is lost.
     assert sandbox.exec("login", f"cat ~/{node}", user="alice").stdout == "mine\n"
     assert sandbox.exec(node, "cat /etc/motd.d/mine").stdout == "mine\n"
     assert sandbox.exec(node, f"cat {KEPT}/etc/slurm/notes.txt").stdout == "mine\n"
@@ -179,12 +179,12 @@ def test_what_remains_has_a_reason(sandbox: Cluster, joined: tuple[str, dict[str
     assert {sandbox.node_states()[other] for other in others} == {"idle"}
 
 
-def test_a_killed_run_is_finished_by_the_next(sandbox: Cluster, joined: tuple[str, dict[str, Any]]) -> None:
-    """A node with a few packages, files and users of busbar will do."""
+def test_killed_uninstallation_is_finished_by_the_next(sandbox: Cluster, joined: tuple[str, dict[str, Any]]) -> None:
+    """A node with only a few packages, files and users of busbar suffices."""
     node, before = joined
     done = sandbox.busbar("provision", "base", "-i", str(sandbox.inventory), "--limit", node)
     assert done.returncode == 0, done.stdout + done.stderr
-    # Also where no test before this one has.
+    # Also works if no other test of this file ran before.
     sandbox.exec(node, f"echo mine > /etc/chrony/mine; {MINE['own']}")
     words = ["busbar", "provision", "uninstall", "-i", str(sandbox.inventory), "-e", f"uninstall_nodes={node}"]
     run = subprocess.Popen(words, cwd=TOP, env=plain_environment(), stdout=subprocess.PIPE, text=True)
@@ -203,7 +203,7 @@ def test_a_killed_run_is_finished_by_the_next(sandbox: Cluster, joined: tuple[st
 
 
 def unexplained(before: dict[str, Any], after: dict[str, Any], explained: Iterable[str] = ADMIN) -> list[str]:
-    """Return the differences without a reason: neither the system's nor one of these."""
+    """Return the differences that neither the system nor one of these patterns explains."""
     whys = [*SYSTEM, *explained]
     return [line for line in snapshot_differences(before, after) if not any(re.match(why, line) for why in whys)]
 
@@ -213,7 +213,7 @@ def _succeeds(sandbox: Cluster, node: str, command: str) -> bool:
 
 
 def _own_changes(differences: list[str]) -> list[str]:
-    """Return differences without those that any login makes, and that time alone makes."""
+    """Return the differences that are not caused by logins or the passage of time."""
     logs = (
         r"path /var/(log|cache/busbar-zip-bytecode|lib/(systemd|chrony|prometheus|busbar/node_health))|path /home/admin"
     )

@@ -1,4 +1,4 @@
-"""Controller, database, file and monitoring hosts are brought back last, and their data serve the next cluster."""
+"""Tests of the uninstallation of controller, database, file and monitoring hosts: last, with their data reused."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.proves("slurm", "mariadb", "prometheus", "alertmanager", "slurm_metrics")]
 
-# Of the three compute nodes of the sandbox one remains: each of the servers has a host of its own.
+# Each server has its own host, so one of the sandbox's three compute nodes remains.
 COMPUTE, DATABASE, MONITORING = "gpu1", "gpu2", "gpu3"
 SERVERS = ("ctl", DATABASE, MONITORING)
 LEAVES = ("-e", "uninstall_leaves_data=true")
@@ -26,7 +26,7 @@ DATA = {
     DATABASE: ("/var/lib/mysql",),
     MONITORING: ("/var/lib/prometheus/metrics2", "/var/lib/prometheus/alertmanager"),
 }
-# Why differences remain, beside those of any host.
+# Reasons for remaining differences, in addition to those of any host.
 KEPT = {r"path /var/lib/busbar(: |/kept)": "chrony's keys, which its package made and would take along"}
 OWNED = r"path /etc/(group|gshadow|passwd|shadow): |(user|group) "
 STAYS = {
@@ -49,7 +49,7 @@ Before = dict[str, dict[str, Any]]
 
 @pytest.fixture(scope="module")
 def cluster(sandbox_name: str) -> Iterator[tuple[Cluster, Before]]:
-    """A cluster whose hosts were bare a moment ago, with what they were like then, and a job that waits."""
+    """Return a cluster with snapshots of its bare hosts, and a waiting job."""
     one = Cluster(f"{sandbox_name}-servers")
     made = one.busbar("sandbox", "up", "--name", one.name, "--compute", "3")
     assert made.returncode == 0, made.stderr
@@ -63,7 +63,7 @@ def cluster(sandbox_name: str) -> Iterator[tuple[Cluster, Before]]:
 
 
 def spread(one: Cluster) -> None:
-    """Give the database and the monitoring hosts of their own."""
+    """Move the database and the monitoring to their own hosts."""
     path = one.inventory / "hosts.yml"
     groups = yaml.safe_load(path.read_text(encoding="utf-8"))
     children = groups["all"]["children"]
@@ -81,12 +81,12 @@ def provision(one: Cluster, *options: str) -> None:
 
 
 def waiting(one: Cluster) -> str:
-    """The jobs that wait."""
+    """Return the waiting jobs."""
     return one.exec("ctl", "squeue -h -o '%i %j %T'").stdout
 
 
 def stands(one: Cluster) -> None:
-    """All daemons of the servers answer."""
+    """Check that all daemons of the servers run."""
     assert "UP" in one.exec("ctl", "scontrol ping").stdout
     for node, units in {
         "ctl": "slurmctld munge",
@@ -96,7 +96,7 @@ def stands(one: Cluster) -> None:
         assert set(one.exec(node, f"systemctl is-active {units}", check=False).stdout.split()) == {"active"}, node
 
 
-def test_a_server_that_others_need_is_refused(cluster: tuple[Cluster, Before]) -> None:
+def test_server_needed_by_other_hosts_is_refused(cluster: tuple[Cluster, Before]) -> None:
     one, _before = cluster
     refused(one, ",".join((*SERVERS, "login")), f"ctl,gpu[2-3]: uninstall_nodes: serves {COMPUTE}, which", *LEAVES)
     for node in SERVERS:
@@ -104,7 +104,7 @@ def test_a_server_that_others_need_is_refused(cluster: tuple[Cluster, Before]) -
     stands(one)
 
 
-def test_data_that_nobody_would_serve_are_named_with_their_backup(cluster: tuple[Cluster, Before]) -> None:
+def test_remaining_data_is_reported_with_a_backup_command(cluster: tuple[Cluster, Before]) -> None:
     one, _before = cluster
     done = uninstall(one, ",".join(STAYS))
     assert done.returncode == 2, done.stdout + done.stderr
@@ -122,7 +122,7 @@ def test_data_that_nobody_would_serve_are_named_with_their_backup(cluster: tuple
     stands(one)
 
 
-def test_a_login_and_a_compute_node_come_back_while_the_servers_serve(cluster: tuple[Cluster, Before]) -> None:
+def test_login_and_compute_node_are_restored_while_the_servers_run(cluster: tuple[Cluster, Before]) -> None:
     one, before = cluster
     done = uninstall(one, f"login,{COMPUTE}")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -132,12 +132,12 @@ def test_a_login_and_a_compute_node_come_back_while_the_servers_serve(cluster: t
     assert "waits PENDING" in waiting(one)
 
 
-def test_the_servers_come_back_and_only_their_data_stay(cluster: tuple[Cluster, Before]) -> None:
+def test_servers_are_restored_and_only_their_data_stays(cluster: tuple[Cluster, Before]) -> None:
     one, before = cluster
     nodes = ",".join(SERVERS)
     done = uninstall(one, nodes, *LEAVES)
     assert done.returncode == 0, done.stdout + done.stderr
-    # The screen shows the first host's; the log has it all.
+    # The screen shows only the first host; the log contains all.
     log = Path(done.stdout.rpartition("log: ")[2].splitlines()[0]).read_text(encoding="utf-8")
     for node in SERVERS:
         assert unexplained(before[node], snapshot(one, node), STAYS[node] | KEPT) == [], node
@@ -150,11 +150,11 @@ def test_the_servers_come_back_and_only_their_data_stay(cluster: tuple[Cluster, 
     assert {counts["changed"] for counts in recap(again.stdout).values()} == {0}
 
 
-def test_the_next_cluster_has_queue_accounting_and_metrics_of_the_former(cluster: tuple[Cluster, Before]) -> None:
+def test_next_cluster_has_queue_accounting_and_metrics_of_the_former(cluster: tuple[Cluster, Before]) -> None:
     one, _before = cluster
     provision(one, "--skip-tags", "validation_run")
     stands(one)
-    # The queue that was kept knows as well that the node left.
+    # The saved queue also contains the drain of the removed node.
     assert "busbar: leaves the cluster" in one.exec("ctl", f"scontrol show node {COMPUTE}").stdout
     assert "waits PENDING" in waiting(one)
     assert "COMPLETED" in one.exec("ctl", "sacct -a -nX -o JobName,State --name=sh").stdout

@@ -1,4 +1,4 @@
-"""A rolling update: jobs of others go on, a batch that fails stops it, a killed run is finished by the next."""
+"""Tests of a rolling update: other jobs continue, a failed batch stops it, the next run finishes a killed one."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.proves()
 
 REBOOT, BOOTS, HOLD = "/usr/local/sbin/simulated-reboot", "/run/simulated-boots", "/run/hold-the-reboot"
 RECORDING, STATE = "/etc/simulated-gpus.xml", "/var/lib/busbar/update_nodes.json"
-# A container that goes down takes the other containers' cgroups with it on some hosts.
+# Simulated: on some hosts a stopping container removes the other containers' cgroups.
 SCRIPT = f"""#!/bin/sh
 touch {HOLD}.begun
 while [ -e {HOLD} ]; do sleep 0.2; done
@@ -37,7 +37,7 @@ while [ -e {HOLD} ]; do sleep 0.2; done
 systemctl restart slurmd
 date +%s%N >>{BOOTS}
 """
-# Versions 1 are installed, and versions 2 offered: busbar-plain by an archive that says nothing of security.
+# Version 1 is installed and version 2 offered; the archive of busbar-plain is not a security archive.
 TRIALS = {"busbar-hole": SECURITY, "slurm-hole": SECURITY, "busbar-plain": PLAIN}
 EXPORTER = "prometheus-node-exporter"
 OPTIONS = (
@@ -49,7 +49,7 @@ OPTIONS = (
 
 @pytest.fixture(autouse=True)
 def reboots(sandbox: Cluster) -> Iterator[None]:
-    """Reboots are simulated; no update is known, and afterwards the nodes are as before."""
+    """Simulate reboots; no update is recorded at the start, and the nodes are restored at the end."""
     sandbox.exec("ctl", f"rm -f {STATE}")
     for node in sandbox.compute:
         sandbox.exec(node, f"cat >{REBOOT} <<'END'\n{SCRIPT}END\nchmod +x {REBOOT}; date +%s%N >{BOOTS}; rm -f {HOLD}*")
@@ -63,19 +63,19 @@ def reboots(sandbox: Cluster) -> Iterator[None]:
 
 @pytest.fixture
 def work(sandbox: Cluster, reboots: None) -> Iterator[Work]:  # noqa: ARG001 - it ends first
-    """What nobody may lose."""
+    """Return the jobs, accounts and secrets that must survive."""
     there = Work(sandbox)
     yield there
     there.end()
 
 
 def boots(sandbox: Cluster, node: str) -> int:
-    """How often a node was rebooted in this test."""
+    """Return the number of reboots of a node in this test."""
     return len(sandbox.exec(node, f"cat {BOOTS}").stdout.split()) - 1
 
 
 def update(sandbox: Cluster, nodes: str, *arguments: str) -> tuple[int, str]:
-    """Update nodes; exit code and what was said, on one line."""
+    """Update nodes; return exit code and output in one line."""
     done = sandbox.playbook("update_nodes.yml", "-e", f"update_nodes={nodes}", *OPTIONS, *arguments)
     return done.returncode, " ".join(f"{done.stdout} {done.stderr}".split())
 
@@ -84,7 +84,7 @@ def reason(sandbox: Cluster, node: str) -> str:
     return sandbox.exec("ctl", f"sinfo -h -n {node} -o '%t|%E'").stdout.strip()
 
 
-def test_a_limit_does_not_take_the_batches_apart(sandbox: Cluster) -> None:
+def test_limit_that_splits_batches_is_refused(sandbox: Cluster) -> None:
     code, said = update(sandbox, "gpu[1-2]", "--limit", "ctl,gpu1,gpu2")
     assert code == 2, said
     assert "--limit: splits the batches" in said
@@ -92,7 +92,7 @@ def test_a_limit_does_not_take_the_batches_apart(sandbox: Cluster) -> None:
     assert [boots(sandbox, node) for node in ("gpu1", "gpu2")] == [0, 0]
 
 
-def test_the_job_on_another_node_is_unbroken_and_not_ended_at_the_limit(sandbox: Cluster) -> None:
+def test_job_on_another_node_continues_and_is_not_cancelled_at_the_timeout(sandbox: Cluster) -> None:
     lines = "/var/tmp/update-lines"  # noqa: S108 - of a node of the sandbox
     job = submit(sandbox, f"-w gpu2 --mem=64 -o {lines}", "while :; do date +%s; sleep 1; done")
     wait_for_state(sandbox, job, "RUNNING")
@@ -108,7 +108,7 @@ def test_the_job_on_another_node_is_unbroken_and_not_ended_at_the_limit(sandbox:
     assert len(times) > 10
     assert max(after - before for before, after in itertools.pairwise(times)) <= 3
     sandbox.exec("ctl", f"scancel {job}")
-    # The same command goes on, and leaves alone what is done.
+    # The same command continues and skips finished nodes.
     code, said = update(sandbox, "gpu[1-2]", "-e", "update_nodes_wait=60")
     assert code == 0, said
     assert "updated by an earlier run: gpu1" in said
@@ -116,7 +116,7 @@ def test_the_job_on_another_node_is_unbroken_and_not_ended_at_the_limit(sandbox:
     sandbox.wait_idle()
 
 
-def test_a_batch_that_fails_stops_and_a_killed_run_is_finished_by_the_next(sandbox: Cluster) -> None:
+def test_failed_batch_stops_the_update_and_a_killed_run_is_finished_by_the_next(sandbox: Cluster) -> None:
     sandbox.exec("gpu1", f"cat >{HOLD}.breaks <<'END'\n{gpu_recording('gpu1', 1)}\nEND")
     code, said = update(sandbox, "gpu[1-2]", "-e", "update_nodes_health_timeout=10")
     assert code == 2, said
@@ -154,14 +154,14 @@ def test_a_batch_that_fails_stops_and_a_killed_run_is_finished_by_the_next(sandb
 
 @pytest.fixture
 def offers(sandbox: Cluster) -> Iterator[None]:
-    """gpu1 is offered newer versions of packages that it has."""
+    """Offer gpu1 newer versions of installed packages."""
     offer(sandbox, "gpu1", TRIALS)
     yield
     forget(sandbox, "gpu1", TRIALS)
 
 
 @pytest.mark.usefixtures("offers")
-def test_security_updates_and_a_role_switch_by_switch(sandbox: Cluster) -> None:
+def test_security_updates_and_a_role_are_applied_by_switch(sandbox: Cluster) -> None:
     sandbox.exec("gpu1", "apt-get -qq update", timeout=300)
     sandbox.exec("gpu2", f"systemctl disable --now {EXPORTER}")
     leaves = {"switches": [{"name": "leaf1", "nodes": "gpu1"}, {"name": "leaf2", "nodes": "gpu2"}]}
@@ -176,7 +176,7 @@ def test_security_updates_and_a_role_switch_by_switch(sandbox: Cluster) -> None:
     assert code == 0, said
     assert "batch 1 of 2: gpu1, idle" in said
     assert "batch 2 of 2: gpu2, idle" in said
-    # What belongs to Slurm is held, and what closes no hole was not asked for.
+    # Slurm's packages are held, and updates from other archives were not requested.
     assert versions(sandbox, "gpu1", TRIALS) == ["busbar-hole 2", "busbar-plain 1", "slurm-hole 1"]
     assert sandbox.exec("gpu2", f"systemctl is-active {EXPORTER}; systemctl is-enabled {EXPORTER}").stdout.split() == [
         *("active", "enabled")
@@ -185,7 +185,7 @@ def test_security_updates_and_a_role_switch_by_switch(sandbox: Cluster) -> None:
     sandbox.wait_idle()
 
 
-def test_drains_of_others_and_bad_input_touch_nothing(sandbox: Cluster) -> None:
+def test_nodes_drained_by_others_and_bad_input_change_nothing(sandbox: Cluster) -> None:
     sandbox.exec("ctl", "scontrol update nodename=gpu2 state=drain reason='fan, Meyer'")
     code, said = update(sandbox, "gpu2")
     assert code == 0, said
@@ -210,9 +210,9 @@ def test_drains_of_others_and_bad_input_touch_nothing(sandbox: Cluster) -> None:
     says="gpu2 stays drained: became unreachable: power it on",
     heals="power the node on; the next update finishes it",
 )
-def test_a_node_that_loses_its_power_is_named_and_finished_by_the_next_update(sandbox: Cluster, work: Work) -> None:
+def test_node_that_loses_power_is_reported_and_finished_by_the_next_update(sandbox: Cluster, work: Work) -> None:
     role = ("-e", "update_nodes_roles=users")
-    # The role finds a user to be made, and the node loses its power in the middle of that.
+    # The role creates a user, and the node loses power during that.
     program, begun = "/usr/local/sbin/useradd", "/run/useradd.begun"
     held = f"#!/bin/sh\nrm {program}; touch {begun}; exec sleep 300\n"
     sandbox.exec("gpu2", f"userdel bob; cat >{program} <<'END'\n{held}END\nchmod +x {program}")

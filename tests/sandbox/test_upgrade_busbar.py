@@ -1,4 +1,4 @@
-"""A site that an older busbar made is provisioned by this one: what changes is said first, and jobs run on."""
+"""Tests of a site of an older busbar, provisioned by this one: check mode shows the changes, and jobs continue."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.proves("slurm")]
 
-# The first of 2026-11-23: before records for the uninstallation, rotation of secrets and the portal.
+# The first commit of 2026-11-23: without baselines for the uninstallation, rotation of secrets and the portal.
 OLDER = os.environ.get("BUSBAR_TEST_OLDER", "d4c356b105b7684905b4092c95402857f067a131")
 LINES = "/shared/home/alice/through-upgrade"
 
 
 @pytest.fixture(scope="module")
 def older(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A checkout of an older busbar."""
+    """Return a checkout of an older busbar."""
     git = ["git", "-C", str(TOP)]
     known = subprocess.run([*git, "cat-file", "-e", f"{OLDER}^{{commit}}"], check=False, capture_output=True)
     if known.returncode:
@@ -39,7 +39,7 @@ def older(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 def former_users(one: Cluster) -> str:
-    """The users of the sandbox in the lists of the older busbar: slurm_users beside users_accounts."""
+    """Return the sandbox's users in the format of the older busbar: slurm_users besides users_accounts."""
     command = [sys.executable, "-m", "ansible", "inventory", "-i", str(one.inventory), "--host", "ctl"]
     shown = subprocess.run(command, check=True, capture_output=True, text=True, cwd=TOP, env=plain_environment())
     accounts = json.loads(shown.stdout)["users_accounts"]
@@ -50,7 +50,7 @@ def former_users(one: Cluster) -> str:
 
 @pytest.fixture(scope="module")
 def cluster(sandbox_name: str, older: Path) -> Iterator[Cluster]:
-    """A sandbox with one compute node, provisioned by the older busbar with its own playbooks, roles and modules."""
+    """Return a sandbox with one compute node, provisioned by the older busbar with its playbooks, roles and modules."""
     one = Cluster(f"{sandbox_name}-older")
     made = one.busbar("sandbox", "up", "--name", one.name, "--compute", "1")
     assert made.returncode == 0, made.stderr
@@ -81,12 +81,12 @@ def provision(one: Cluster, *arguments: str) -> subprocess.CompletedProcess[str]
 
 
 def accounted(one: Cluster) -> dict[str, str]:
-    """The state of each job, of accounting."""
+    """Return the state of each job from accounting."""
     listed = one.exec("ctl", "sacct -a -nX -P -S now-1day -o JobID,State").stdout
     return dict(line.split("|") for line in listed.split("\n") if line)
 
 
-def test_jobs_run_through_an_upgrade_that_says_first_what_it_changes(
+def test_jobs_continue_during_an_upgrade_announced_by_check_mode(
     cluster: Cluster, record_property: Callable[[str, object], None]
 ) -> None:
     ended = [submit(cluster, "-n1 --mem=64 -o /dev/null", "true") for _ in range(3)]
@@ -113,12 +113,12 @@ def test_jobs_run_through_an_upgrade_that_says_first_what_it_changes(
     record_property("planned", planned)
     record_property("changed", changed)
     assert set(changed) <= {host for host, count in planned.items() if count}
-    for host in ("ctl", "gpu1"):  # the modules of programs that were not one file
+    for host in ("ctl", "gpu1"):  # Modules of programs that consisted of several files
         assert cluster.exec(host, "ls -d /usr/local/lib/busbar/busbar_*", check=False).stdout == ""
     assert job_state(cluster, running) == "RUNNING"
     assert job_state(cluster, waiting) == "PENDING"
     assert cluster.exec("ctl", "sacctmgr -nP show assoc format=cluster,account,user,qos | sort").stdout == users
-    # No line is missing: it was neither stopped nor begun again.
+    # No number is missing, so the job was neither stopped nor restarted.
     counted = [int(line) for line in cluster.exec("login", f"cat {LINES}").stdout.split()]
     assert counted == list(range(1, len(counted) + 1))
 

@@ -1,4 +1,4 @@
-"""Slurm is upgraded under running jobs, from Debian 13's 24.11 to that of Debian testing, and loses nothing."""
+"""Tests of a Slurm upgrade during running jobs, from Debian 13's 24.11 to Debian testing's release, without loss."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.proves("slurm")]
 
 OLD, NEW = "24.11", "26.05"
 RELEASE = {"slurm_repository": {"release": NEW, "suite": "testing", "expired": True}}
-# Those of Debian testing have no plugin for PMIx.
+# Debian testing's packages have no PMIx plugin.
 WITHOUT = ("-e", "upgrade_slurm_without_mpi=pmix")
 FOLDER, DBD = "/var/lib/busbar/upgrade_slurm", "/etc/slurm/slurmdbd.conf"
 LINES, GO = "/shared/through.txt", "/shared/go-on"
@@ -39,7 +39,7 @@ srun --mem=64 echo a step after
 
 @pytest.fixture(scope="module")
 def cluster(sandbox_name: str) -> Iterator[Cluster]:
-    """A sandbox of Debian 13 with jobs: one that runs through it all, one that waits, and some that are over."""
+    """Return a sandbox of Debian 13 with a running job, a waiting one, and some finished ones."""
     one = Cluster(f"{sandbox_name}-upgrade")
     made = one.busbar("sandbox", "up", "--name", one.name)
     assert made.returncode == 0, made.stderr
@@ -58,13 +58,13 @@ def cluster(sandbox_name: str) -> Iterator[Cluster]:
 
 
 def states(one: Cluster) -> dict[str, str]:
-    """The state of each job, of accounting."""
+    """Return the state of each job from accounting."""
     listed = one.exec("ctl", "sacct -a -nX -P -o JobID,State").stdout
     return dict(line.split("|") for line in listed.split())
 
 
 def rows(one: Cluster, database: str = "ctl") -> str:
-    """How many jobs, steps and users accounting has."""
+    """Return the numbers of jobs, steps and users in accounting."""
     name = one.exec("ctl", "scontrol show config | sed -n 's/^ClusterName *= //p'").stdout.strip()
     tables = (f"{name}_job_table", f"{name}_step_table", f"{name}_assoc_table", "user_table", "qos_table")
     counts = [f"SELECT COUNT(*) FROM `{table}`;" for table in tables]  # noqa: S608 - names of this file
@@ -72,7 +72,7 @@ def rows(one: Cluster, database: str = "ctl") -> str:
 
 
 def upgrade(one: Cluster, *arguments: str) -> tuple[int, str, str]:
-    """Run the upgrade: exit code, what was said on one line, and as it was."""
+    """Run the upgrade; return exit code, output in one line, and the original output."""
     done = one.playbook("upgrade_slurm.yml", *arguments)
     said = f"{done.stdout} {done.stderr}"
     return done.returncode, " ".join(said.split()), said
@@ -84,14 +84,14 @@ def release(one: Cluster, node: str, command: str) -> str:
     return found[0]
 
 
-def test_without_another_source_there_is_nothing_to_do(cluster: Cluster) -> None:
+def test_upgrade_without_another_source_does_nothing(cluster: Cluster) -> None:
     code, said, output = upgrade(cluster)
     assert code == 0, said
     assert "nothing to do: all hosts have 24.11" in said
     assert {counts["changed"] for counts in recap(output).values()} == {0}
 
 
-def test_releases_outside_of_the_window_and_bad_options_touch_nothing(cluster: Cluster) -> None:
+def test_unsupported_releases_and_bad_options_change_nothing(cluster: Cluster) -> None:
     for given, told in (
         ({"slurm_repository": {"release": "26.5", "suite": "testing"}}, "'26.5' is not a Slurm release"),
         ({"upgrade_slurm_bach": 1}, "upgrade_slurm_bach: unknown option of upgrade_slurm"),
@@ -104,7 +104,7 @@ def test_releases_outside_of_the_window_and_bad_options_touch_nothing(cluster: C
     is_unbroken(cluster, LINES)
 
 
-def test_a_dry_run_shows_the_plan_and_refuses_what_the_run_refuses(cluster: Cluster) -> None:
+def test_dry_run_shows_the_plan_and_the_same_errors(cluster: Cluster) -> None:
     with (cluster.inventory / "group_vars/all/upgrade.yml").open("w") as file:
         json.dump(RELEASE, file)
     for arguments in (("--check",), ("-e", "upgrade_slurm_dry_run=true")):
@@ -123,14 +123,14 @@ def test_a_dry_run_shows_the_plan_and_refuses_what_the_run_refuses(cluster: Clus
     assert cluster.exec("ctl", "ls /etc/apt/preferences.d").stdout == ""
 
 
-def test_a_site_run_does_not_upgrade(cluster: Cluster) -> None:
+def test_site_run_does_not_upgrade(cluster: Cluster) -> None:
     done = cluster.playbook("slurm.yml")
     assert done.returncode == 0, done.stdout[-2000:]
     assert {counts["changed"] for counts in recap(done.stdout).values()} == {0}
     assert release(cluster, "ctl", "slurmctld -V") == OLD
 
 
-def test_packages_without_pmix_are_refused_unless_wanted(cluster: Cluster) -> None:
+def test_packages_without_pmix_are_refused_unless_allowed(cluster: Cluster) -> None:
     code, said, _ = upgrade(cluster)
     assert code == 2
     assert "the new packages lack the plugin for srun --mpi=pmix" in said, said
@@ -138,7 +138,7 @@ def test_packages_without_pmix_are_refused_unless_wanted(cluster: Cluster) -> No
     is_unbroken(cluster, LINES)
 
 
-def test_a_new_slurmdbd_that_does_not_start_is_rolled_back(cluster: Cluster) -> None:
+def test_new_slurmdbd_that_does_not_start_is_rolled_back(cluster: Cluster) -> None:
     before, accounted = states(cluster), rows(cluster)
     cluster.exec("ctl", f"cp -p {DBD} {DBD}.sound; echo NoSuchKey=1 >>{DBD}")
     code, said, _ = upgrade(cluster, *WITHOUT)
@@ -155,7 +155,7 @@ def test_a_new_slurmdbd_that_does_not_start_is_rolled_back(cluster: Cluster) -> 
     is_unbroken(cluster, LINES)
 
 
-def test_a_run_that_is_killed_is_finished_by_the_next_and_nothing_is_lost(cluster: Cluster) -> None:
+def test_killed_upgrade_is_finished_by_the_next_without_loss(cluster: Cluster) -> None:
     before, accounted = states(cluster), rows(cluster)
     command = ["ansible-playbook", "-i", str(cluster.inventory), str(TOP / "playbooks/upgrade_slurm.yml"), *WITHOUT]
     run = subprocess.Popen(command, cwd=TOP, env=plain_environment(), stdout=subprocess.DEVNULL, start_new_session=True)
@@ -190,7 +190,7 @@ def test_a_run_that_is_killed_is_finished_by_the_next_and_nothing_is_lost(cluste
     is_unbroken(cluster, LINES)
 
 
-def test_the_jobs_from_before_end_well_and_new_ones_run(cluster: Cluster) -> None:
+def test_jobs_from_before_complete_and_new_ones_run(cluster: Cluster) -> None:
     cluster.exec("login", f"rm {GO}", user="alice")
     ended = lambda: not {"RUNNING", "PENDING", "COMPLETING"} & {*states(cluster).values()}  # noqa: E731
     cluster.wait_until(ended, "the jobs do not end", 120)
@@ -200,7 +200,7 @@ def test_the_jobs_from_before_end_well_and_new_ones_run(cluster: Cluster) -> Non
     assert sorted(cluster.exec("login", "cat /shared/waits.txt").stdout.split()) == ["gpu1", "gpu2"]
     done = cluster.exec("login", "srun --gpus-per-node=1 nvidia-smi -L", user="alice")
     assert done.stdout == "GPU 0: Simulated GPU (UUID: GPU-simulated-gpu1-0)\n"
-    # Only the database's own version of the format moved on: users and limits are those from before.
+    # Only the database format is converted: users and limits are unchanged.
     assert "alice" in cluster.exec("ctl", "sacctmgr -nP show assoc format=user").stdout
 
 
@@ -209,7 +209,7 @@ def test_accounting_answers_in_json(cluster: Cluster) -> None:
     assert {job["state"]["current"][0] for job in jobs} == {"COMPLETED"}
 
 
-def test_neither_a_second_upgrade_nor_a_site_run_changes_anything(cluster: Cluster) -> None:
+def test_second_upgrade_and_site_run_change_nothing(cluster: Cluster) -> None:
     code, said, output = upgrade(cluster)
     assert code == 0, said
     assert "nothing to do: all hosts have 26.05" in said
@@ -221,11 +221,11 @@ def test_neither_a_second_upgrade_nor_a_site_run_changes_anything(cluster: Clust
 
 
 def last_report(one: Cluster) -> dict[str, Any]:
-    """The report of the last validation."""
+    """Return the report of the last validation."""
     return dict(as_json((one.state / "reports/latest/report.json").read_text(encoding="utf-8")))
 
 
-def test_the_new_release_is_validated_without_pmix(cluster: Cluster) -> None:
+def test_new_release_is_validated_without_pmix(cluster: Cluster) -> None:
     asked = {"validation_stages": ["cluster"], "__validation_mpi_ranks_per_node": 2}
     done = cluster.playbook("validate.yml", *QUICK, "-e", json.dumps(asked))
     assert done.returncode == 0, done.stdout
@@ -236,7 +236,7 @@ def test_the_new_release_is_validated_without_pmix(cluster: Cluster) -> None:
     assert NEW in test["environment"]["Slurm"]
 
 
-def test_an_ordinary_user_proves_the_nodes(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_ordinary_user_proves_the_nodes(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> None:
     alice = install_wheel(cluster, tmp_path_factory)
     done = alice.run(PROVE)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -246,16 +246,16 @@ def test_an_ordinary_user_proves_the_nodes(cluster: Cluster, tmp_path_factory: p
     alice.wait_for_none()
 
 
-def test_nodes_are_watched_while_a_soak_has_their_memory(cluster: Cluster) -> None:
-    """The verdict depends on the speed of the machine, the watch does not."""
+def test_nodes_are_monitored_while_a_soak_uses_their_memory(cluster: Cluster) -> None:
+    """The verdict depends on the speed of the machine; the monitoring does not."""
     cluster.playbook("validate.yml", *QUICK, "-e", json.dumps({"validation_stages": ["soak"], **SOAK}))
     (test,) = last_report(cluster)["tests"]
     assert test["soak"]["watched"], test
     assert "reported nothing" not in f"{test['reason']} {test['findings']}"
 
 
-def test_a_job_that_slurmd_cannot_launch_ends_with_the_reason_of_slurmd(cluster: Cluster) -> None:
-    """Names in --export have slurmd run `su -`, which fails for an account without a shell."""
+def test_job_that_slurmd_cannot_launch_ends_with_slurmds_reason(cluster: Cluster) -> None:
+    """With variable names in --export, slurmd runs `su -`, which fails for an account without a shell."""
     who = "busbar-validation"
     for node in cluster.compute:
         cluster.exec(node, f"usermod -s /usr/sbin/nologin {who}")
@@ -265,7 +265,7 @@ def test_a_job_that_slurmd_cannot_launch_ends_with_the_reason_of_slurmd(cluster:
     report = last_report(cluster)
     assert report["verdict"] == "INCONCLUSIVE"
     assert "slurmd on gpu1 could not launch the job: _get_user_env: Unable to get user's local env" in report["reason"]
-    # With a shell, which the role gives back to the account, the same arguments do.
+    # The role restores the shell of the account, and the same arguments work.
     done = cluster.playbook("validate.yml", *QUICK, "-e", json.dumps(asked))
     assert done.returncode == 0, done.stdout
 
@@ -279,7 +279,7 @@ def test_nodes_are_updated_and_validated(cluster: Cluster) -> None:
     assert cluster.node_states() == {"gpu1": "idle", "gpu2": "idle"}
 
 
-def test_a_node_is_repaired_and_validated(cluster: Cluster) -> None:
+def test_node_is_repaired_and_validated(cluster: Cluster) -> None:
     cluster.exec("gpu1", f"cat >{REBOOT} <<'END'\n{SCRIPT}END\nchmod +x {REBOOT}; date +%s%N >{BOOTS}")
     cluster.exec("gpu1", f"cp {RECORDING} {RECORDING}.sound")
     cluster.exec("gpu1", recording(LOST))
@@ -292,7 +292,7 @@ def test_a_node_is_repaired_and_validated(cluster: Cluster) -> None:
     assert cluster.node_states() == {"gpu1": "idle", "gpu2": "idle"}
 
 
-def test_a_node_is_added_with_the_new_release(cluster: Cluster) -> None:
+def test_node_is_added_with_the_new_release(cluster: Cluster) -> None:
     grow(cluster, 3)
     assert release(cluster, "gpu3", "slurmd -V") == NEW
     report = last_report(cluster)
@@ -300,7 +300,7 @@ def test_a_node_is_added_with_the_new_release(cluster: Cluster) -> None:
     assert cluster.node_states() == {"gpu1": "idle", "gpu2": "idle", "gpu3": "idle"}
 
 
-def test_what_only_the_new_release_has_can_be_switched_on(cluster: Cluster) -> None:
+def test_feature_of_the_new_release_can_be_enabled(cluster: Cluster) -> None:
     wanted = {"slurm_config": {"MetricsType": "metrics/openmetrics"}}
     done = cluster.playbook("slurm.yml", "-e", json.dumps(wanted))
     assert done.returncode == 0, done.stdout[-2000:]

@@ -1,4 +1,4 @@
-"""Two controllers, and slurmdbd on a host of its own: upgraded under a job that runs and jobs that come in."""
+"""Tests of an upgrade with two controllers and a separate slurmdbd host while a job runs and new jobs are submitted."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.proves("slurm", "slurm_spank")]
 
-# The third compute node of the sandbox keeps the accounting instead; ctl2 stands by for both daemons.
+# The third compute node of the sandbox is the accounting host instead; ctl2 is the backup for both daemons.
 DATABASE = "gpu3"
 GO, LINES = "/shared/go-on", "/shared/runs.txt"
 RUNS = f"while [ -e {GO} ]; do date +%s; sleep 1; done; srun --mem=64 echo a step after"
-# How a command ends whose own libraries are replaced while it starts; a plugin of the former release is no excuse.
+# Error of a command whose libraries are replaced while it starts; an outdated plugin is not accepted as the cause.
 REPLACED = "Segmentation fault|cannot open shared object"
-# A plugin that somebody has built by hand, for all hosts at one path.
+# A manually built plugin, at the same path on all hosts.
 OWN, STACK = "/shared/welcome.so", "/etc/slurm/plugstack.conf"
 LINE = f"required {OWN} default=hi"
 BUILD = f"cc -shared -fPIC -o {OWN} /shared/welcome.c"
@@ -37,7 +37,7 @@ BUILD = f"cc -shared -fPIC -o {OWN} /shared/welcome.c"
 
 @pytest.fixture(scope="module")
 def cluster(sandbox_name: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """A sandbox with two controllers, a SPANK plugin, and a job that runs through the upgrade."""
+    """Return a sandbox with two controllers, a SPANK plugin, and a job that runs during the upgrade."""
     one = Cluster(f"{sandbox_name}-two")
     made = one.busbar("sandbox", "up", "--name", one.name, "--controllers", "2", "--compute", "3")
     assert made.returncode == 0, made.stderr
@@ -53,7 +53,7 @@ def cluster(sandbox_name: str, tmp_path_factory: pytest.TempPathFactory) -> Iter
 
 
 def declare(one: Cluster, spank: dict[str, object]) -> None:
-    """Make a node the host of the accounting, and declare the plugin."""
+    """Make a node the accounting host, and declare the plugin."""
     path = one.inventory / "hosts.yml"
     groups = yaml.safe_load(path.read_text(encoding="utf-8"))
     children = groups["all"]["children"]
@@ -81,7 +81,7 @@ def plugin(folder: Path) -> dict[str, object]:
 
 
 def greeting(one: Cluster, option: str = "") -> list[str]:
-    """What the tasks of a job find in their environment."""
+    """Return the plugin's variable in the environment of a job's tasks."""
     return one.exec(
         "login", f"srun --quiet -w gpu2 --mem=64 {option} printenv BUSBAR_GREETING", user="alice"
     ).stdout.split()
@@ -92,7 +92,7 @@ def loaded_plugins(one: Cluster, node: str) -> str:
     return one.exec(node, f"cat {STACK} {STACK}.d/*.conf").stdout
 
 
-def test_both_controllers_answer_and_the_plugin_greets(cluster: Cluster) -> None:
+def test_both_controllers_answer_and_the_plugin_works(cluster: Cluster) -> None:
     assert controllers(cluster) == ["UP", "UP"]
     assert cluster.exec(DATABASE, "systemctl is-active slurmdbd mariadb").stdout.split() == ["active", "active"]
     assert cluster.exec("ctl2", "systemctl is-active slurmctld slurmdbd").stdout.split() == ["active", "active"]
@@ -100,7 +100,7 @@ def test_both_controllers_answer_and_the_plugin_greets(cluster: Cluster) -> None
     assert {release(cluster, "login", "sinfo -V"), release(cluster, "ctl2", "slurmctld -V")} == {OLD}
 
 
-def test_the_plan_names_both_of_each(cluster: Cluster) -> None:
+def test_plan_lists_both_hosts_of_each_daemon(cluster: Cluster) -> None:
     (cluster.inventory / "group_vars/all/upgrade.yml").write_text(json.dumps(RELEASE), encoding="utf-8")
     code, said, output = upgrade(cluster, *WITHOUT, "--check")
     assert code == 0, said
@@ -111,7 +111,7 @@ def test_the_plan_names_both_of_each(cluster: Cluster) -> None:
 
 
 def load_own(one: Cluster, *, wanted: bool) -> None:
-    """Add the line of the plugin that was built by hand, or take it out."""
+    """Add or remove the line of the manually built plugin."""
     change = f"echo '{LINE}' >>{STACK}" if wanted else f"sed -i '\\|{OWN}|d' {STACK}"
     for node in ("ctl", "ctl2"):
         one.exec(node, change)
@@ -119,12 +119,12 @@ def load_own(one: Cluster, *, wanted: bool) -> None:
 
 
 def welcome(one: Cluster) -> subprocess.CompletedProcess[str]:
-    """Run a job that the plugin of somebody welcomes."""
+    """Run a job with the option of the manually built plugin."""
     job = "srun --quiet -w gpu2 --mem=64 --welcome=moin printenv BUSBAR_WELCOME"
     return one.exec("login", job, user="alice", check=False)
 
 
-def test_a_plugin_that_busbar_does_not_build_is_refused(cluster: Cluster) -> None:
+def test_plugin_not_built_by_busbar_is_refused(cluster: Cluster) -> None:
     source = (PLUGIN / "greeting.c").read_text(encoding="utf-8")
     source = source.replace("greeting", "welcome").replace("GREETING", "WELCOME")
     cluster.exec("ctl", f"cat >/shared/welcome.c <<'END'\n{source}\nEND\n{BUILD}")
@@ -142,7 +142,7 @@ def test_a_plugin_that_busbar_does_not_build_is_refused(cluster: Cluster) -> Non
     assert greeting(cluster) == ["hello"]
 
 
-def test_a_new_slurmdbd_that_does_not_start_is_rolled_back_on_both_hosts(cluster: Cluster) -> None:
+def test_new_slurmdbd_that_does_not_start_is_rolled_back_on_both_hosts(cluster: Cluster) -> None:
     before = rows(cluster, DATABASE)
     plugins = loaded_plugins(cluster, "ctl2")
     assert "greeting" in plugins
@@ -160,7 +160,9 @@ def test_a_new_slurmdbd_that_does_not_start_is_rolled_back_on_both_hosts(cluster
     is_unbroken(cluster)
 
 
-def test_all_are_upgraded_while_jobs_come_in(cluster: Cluster, record_property: Callable[[str, object], None]) -> None:
+def test_all_hosts_are_upgraded_while_jobs_are_submitted(
+    cluster: Cluster, record_property: Callable[[str, object], None]
+) -> None:
     with submitting(cluster, f"{REFUSED}|{REPLACED}"):
         code, said, _ = upgrade(cluster, *WITHOUT)
         assert code == 0, said
@@ -182,15 +184,15 @@ def test_all_are_upgraded_while_jobs_come_in(cluster: Cluster, record_property: 
         assert {release(cluster, node, each) for each in commands} == {NEW}, node
 
 
-def test_the_plugin_was_built_for_the_new_release(cluster: Cluster) -> None:
+def test_plugin_is_built_for_the_new_release(cluster: Cluster) -> None:
     line = cluster.exec("ctl", "cat /etc/slurm/plugstack.conf.d/busbar-greeting.conf").stdout
     assert f"/greeting-1.0-slurm{NEW}" in line
     assert greeting(cluster) == ["hello"]
     assert greeting(cluster, "--greeting=moin") == ["moin"]
 
 
-def test_nodes_that_a_run_which_was_cut_off_left_without_the_plugin_come_back(cluster: Cluster) -> None:
-    """As when it ends after the last slurmd and before the plugins: drained, and without the line."""
+def test_nodes_left_without_plugin_by_an_interrupted_run_return_to_service(cluster: Cluster) -> None:
+    """Simulates a run that ends after the last slurmd and before the plugins: drained, and without the line."""
     cluster.exec("gpu2", "rm -f /etc/slurm/plugstack.conf.d/busbar-greeting.conf")
     cluster.exec("ctl", f"scontrol update nodename=gpu2 state=drain reason='{UPGRADE_REASON}'")
     code, said, _ = upgrade(cluster)
@@ -199,7 +201,7 @@ def test_nodes_that_a_run_which_was_cut_off_left_without_the_plugin_come_back(cl
     assert greeting(cluster) == ["hello"]
 
 
-def test_the_old_build_by_hand_breaks_jobs_and_a_new_one_works(cluster: Cluster) -> None:
+def test_outdated_manual_plugin_breaks_jobs_and_a_rebuilt_one_works(cluster: Cluster) -> None:
     load_own(cluster, wanted=True)
     try:
         broken = welcome(cluster)
@@ -214,7 +216,7 @@ def test_the_old_build_by_hand_breaks_jobs_and_a_new_one_works(cluster: Cluster)
     cluster.wait_until(lambda: cluster.node_states() == {"gpu1": "mix", "gpu2": "idle"}, "a node is out of service")
 
 
-def test_the_backups_work_with_the_new_release(cluster: Cluster) -> None:
+def test_backup_daemons_work_with_the_new_release(cluster: Cluster) -> None:
     taken: list[str] = []
 
     def takes_a_job() -> bool:
@@ -237,7 +239,7 @@ def test_the_backups_work_with_the_new_release(cluster: Cluster) -> None:
     finally:
         cluster.exec("ctl", "systemctl start slurmctld", timeout=120)
     cluster.wait_until(lambda: controllers(cluster) == ["UP", "UP"], "the primary does not come back", 120)
-    # A backup of 26.05.5 keeps in the shared state what is to be accounted; a slurmctld that starts hands it over.
+    # A backup slurmctld of 26.05.5 stores accounting records in the shared state; a starting slurmctld sends them.
     cluster.exec("ctl", "systemctl restart slurmctld", timeout=120)
     cluster.wait_until(lambda: state() == "COMPLETED", "the job is not accounted", 120)
     cluster.exec(DATABASE, "systemctl stop slurmdbd")
@@ -248,13 +250,13 @@ def test_the_backups_work_with_the_new_release(cluster: Cluster) -> None:
     is_unbroken(cluster)
 
 
-def test_the_job_from_before_ends_well(cluster: Cluster) -> None:
+def test_job_from_before_the_upgrade_completes(cluster: Cluster) -> None:
     cluster.exec("login", f"rm {GO}", user="alice")
     cluster.wait_until(lambda: accounted(cluster)["runs"] == {"COMPLETED"}, "the job does not end well", 120)
     assert cluster.exec("login", f"tail -n 1 {LINES}").stdout == "a step after\n"
 
 
-def test_neither_a_second_upgrade_nor_a_site_run_changes_anything(cluster: Cluster) -> None:
+def test_second_upgrade_and_site_run_change_nothing(cluster: Cluster) -> None:
     for name in ("upgrade_slurm.yml", "slurm.yml", "containers.yml"):
         done = cluster.playbook(name)
         assert done.returncode == 0, done.stdout[-3000:]

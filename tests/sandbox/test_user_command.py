@@ -1,4 +1,4 @@
-"""`busbar user` on declared users: the inventory's file, the accounts of all hosts, keys, jobs, accounting, journal."""
+"""Tests of `busbar user` with declared users: inventory file, accounts on all hosts, keys, jobs, accounting."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _ids(sandbox: Cluster, name: str) -> set[str]:
 
 @pytest.fixture(scope="module")
 def site(sandbox: Cluster) -> Iterator[Cluster]:
-    """The sandbox, whose inventory and users are as before in the end."""
+    """Return the sandbox; its inventory and users are restored at the end."""
     before = _file(sandbox).read_text()
     yield sandbox
     data = yaml.safe_load(before)
@@ -50,7 +50,7 @@ def site(sandbox: Cluster) -> Iterator[Cluster]:
 
 @pytest.fixture(scope="module")
 def erin(site: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Cluster:
-    """A site with the user erin, whom a rehearsal did not make."""
+    """Return a site with the user erin, which a dry run did not create."""
     key = tmp_path_factory.mktemp("erin") / "key"
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "erin@laptop", "-f", key], check=True)
     before = _file(site).read_text()
@@ -69,7 +69,7 @@ def erin(site: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Cluster:
 
 
 @pytest.mark.core
-def test_a_user_is_added_everywhere_with_home_key_and_account(erin: Cluster) -> None:
+def test_user_is_added_everywhere_with_home_key_and_account(erin: Cluster) -> None:
     assert _ids(erin, "erin") == {f"uid={NUMBER}(erin) gid=2000(research) groups=2000(research)\n"}
     assert erin.exec("login", "stat -c '%U %a' /shared/home/erin").stdout == "erin 700\n"
     assert "erin@laptop" in erin.exec("login", "cat /etc/ssh/authorized_keys.d/erin").stdout
@@ -81,7 +81,7 @@ def test_a_user_is_added_everywhere_with_home_key_and_account(erin: Cluster) -> 
     assert "@" in said.partition(":")[0]
 
 
-def test_who_is_there_already_stays_as_is(erin: Cluster) -> None:
+def test_existing_user_is_left_unchanged(erin: Cluster) -> None:
     before = _file(erin).read_text()
     again = _user(erin, "add", "erin", "--number", str(NUMBER))
     assert again.returncode == 0, again.stdout + again.stderr
@@ -92,7 +92,7 @@ def test_who_is_there_already_stays_as_is(erin: Cluster) -> None:
     assert [one["name"] for one in listed] == ["alice", "bob", "erin"]
 
 
-def test_a_number_that_a_host_has_given_to_another_is_refused_and_taken_back(erin: Cluster) -> None:
+def test_uid_in_use_on_a_host_is_refused_and_reverted(erin: Cluster) -> None:
     node = erin.compute[-1]
     before = _file(erin).read_text()
     erin.exec(node, f"useradd --uid {NUMBER + 1} stranger")
@@ -106,7 +106,7 @@ def test_a_number_that_a_host_has_given_to_another_is_refused_and_taken_back(eri
         erin.exec(node, "userdel stranger")
 
 
-def test_a_table_is_taken_as_a_whole(erin: Cluster, tmp_path: Path) -> None:
+def test_table_is_imported_completely_or_not_at_all(erin: Cluster, tmp_path: Path) -> None:
     table = tmp_path / "users.csv"
     table.write_text(f"name,number,accounts\nfrank,{NUMBER + 1},research\nerin,{NUMBER + 2},\n")
     before = _file(erin).read_text()
@@ -120,7 +120,7 @@ def test_a_table_is_taken_as_a_whole(erin: Cluster, tmp_path: Path) -> None:
     assert erin.exec("login", "srun id -un", user="frank").stdout == "frank\n"
 
 
-def test_a_lock_closes_the_account_until_it_is_opened(erin: Cluster) -> None:
+def test_locked_account_stays_closed_until_unlocked(erin: Cluster) -> None:
     expiry = "getent shadow erin | cut -d: -f8"
     done = _user(erin, "lock", "erin")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -134,7 +134,7 @@ def test_a_lock_closes_the_account_until_it_is_opened(erin: Cluster) -> None:
     assert erin.exec("login", expiry).stdout == "\n"
 
 
-def test_a_user_with_a_job_is_not_removed_and_then_leaves_the_home(erin: Cluster) -> None:
+def test_user_with_a_job_is_not_removed_and_the_home_is_kept(erin: Cluster) -> None:
     job = erin.exec("login", "sbatch --parsable --wrap 'sleep 600'", user="erin").stdout.strip()
     before = _file(erin).read_text()
     refused = _user(erin, "remove", "erin")
@@ -156,8 +156,8 @@ def _root(sandbox: Cluster, node: str) -> int:
     return sandbox.exec(node, "sudo -n id", user="alice", check=False).returncode
 
 
-def test_the_rights_of_root_end_by_themselves(sandbox: Cluster) -> None:
-    """The file of sudo stays as it is: it is sudo that minds the time."""
+def test_root_rights_expire_automatically(sandbox: Cluster) -> None:
+    """The sudo rule contains the expiry, which sudo checks; the file stays unchanged."""
     assert _root(sandbox, "login") != 0
     given = ("elevate", "alice", "--for", "1m", "--reason", "OPS-17: fabric", "--limit", "login")
     rehearsed = _user(sandbox, *given, "--dry-run")
@@ -174,10 +174,10 @@ def test_the_rights_of_root_end_by_themselves(sandbox: Cluster) -> None:
     assert sandbox.exec("login", "visudo -c").returncode == 0
 
 
-def test_the_rights_of_root_are_taken_back(sandbox: Cluster) -> None:
+def test_root_rights_are_revoked(sandbox: Cluster) -> None:
     assert _user(sandbox, "elevate", "alice", "--for", "1h", "--reason", "x").returncode == 0
     assert {_root(sandbox, node) for node in ["login", *sandbox.compute]} == {0}
-    # Whoever provisions takes none of it away in passing.
+    # A provisioning run does not revoke them.
     assert sandbox.playbook("base.yml", "--tags", "users").returncode == 0
     assert _root(sandbox, "login") == 0
     assert _user(sandbox, "elevate", "alice", "--end").returncode == 0
@@ -188,7 +188,7 @@ def test_the_rights_of_root_are_taken_back(sandbox: Cluster) -> None:
 @pytest.mark.parametrize(
     ("name", "says"), [("nobody-here", "does not exist on this host"), ("munge", "is a system account")]
 )
-def test_nobody_else_gets_the_rights_of_root(sandbox: Cluster, name: str, says: str) -> None:
+def test_root_rights_are_refused_for_unsuitable_accounts(sandbox: Cluster, name: str, says: str) -> None:
     done = _user(sandbox, "elevate", name, "--for", "1h", "--reason", "x")
     assert done.returncode == 2, done.stdout + done.stderr
     assert says in done.stdout + done.stderr

@@ -1,4 +1,4 @@
-"""Users and groups, as the nodes know them."""
+"""Tests of users and groups on the nodes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.proves("users")
 
 TEMPORARY = {"name": "carol", "uid": 2901, "comment": "Carol", "sudo": ["ALL=(ALL:ALL) NOPASSWD: ALL"]}
-# Made by `openssl passwd -6 -salt busbar secret-of-carol`.
+# Created by `openssl passwd -6 -salt busbar secret-of-carol`.
 PASSWORD_HASH = "$6$busbar$Lc7Q0NiCwlSTJQpPfzvk36Rbb49V9QqC7M9yP4yhYprdZKnrVyh8W/uIajYpnyPyDk3rpyEJkkDy5kvf/.7PE."  # noqa: S105
 HOLD = "/run/busbar-test-hold"
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIMdOIs4ZUUzsmD91rKaOkv1ANjPLUmGbYBp/r858dVUk carol@laptop"
@@ -36,7 +36,7 @@ def _run(sandbox: Cluster, node: str, accounts: list[dict[str, Any]], *arguments
 
 @pytest.fixture
 def carol(sandbox: Cluster) -> Iterator[str]:
-    """A node on which a test may make the user carol; she is removed in the end, home and all."""
+    """Return a node on which a test may create the user carol; account and home are removed at the end."""
     node = sandbox.compute[0]
     yield node
     gone = [*_declared(sandbox), {"name": "carol", "state": "absent", "remove_home": True}]
@@ -47,7 +47,7 @@ def carol(sandbox: Cluster) -> Iterator[str]:
 
 
 @pytest.mark.core
-def test_numbers_are_the_same_everywhere(sandbox: Cluster) -> None:
+def test_uids_and_gids_are_identical_everywhere(sandbox: Cluster) -> None:
     alice = "uid=2001(alice) gid=2000(research) groups=2000(research)"
     bob = "uid=2002(bob) gid=2000(research) groups=2000(research)"
     answers = {sandbox.exec(node, "id alice; id bob").stdout for node in ["ctl", "login", *sandbox.compute]}
@@ -55,11 +55,11 @@ def test_numbers_are_the_same_everywhere(sandbox: Cluster) -> None:
 
 
 @pytest.mark.core
-def test_a_user_logs_in_to_her_own_home(sandbox: Cluster) -> None:
+def test_user_logs_in_to_her_own_home(sandbox: Cluster) -> None:
     assert sandbox.exec("login", "pwd; touch file && rm file", user="alice").stdout.strip() == "/shared/home/alice"
 
 
-def test_a_user_comes_with_all_that_belongs_to_her(sandbox: Cluster, carol: str) -> None:
+def test_user_is_created_with_password_key_and_sudo_rule(sandbox: Cluster, carol: str) -> None:
     full = [*_declared(sandbox), {**TEMPORARY, "password_hash": PASSWORD_HASH, "authorized_keys": [KEY]}]
     dry = _run(sandbox, carol, full, "--check", "--diff")
     assert dry.returncode == 0, dry.stdout + dry.stderr
@@ -75,7 +75,7 @@ def test_a_user_comes_with_all_that_belongs_to_her(sandbox: Cluster, carol: str)
     assert recap(again.stdout)[carol]["changed"] == 0
 
 
-def test_a_user_who_runs_something_is_removed_once_that_has_ended(sandbox: Cluster, carol: str) -> None:
+def test_user_with_running_processes_is_removed_after_they_end(sandbox: Cluster, carol: str) -> None:
     done = _run(sandbox, carol, [*_declared(sandbox), TEMPORARY])
     assert done.returncode == 0, done.stdout + done.stderr
     sandbox.exec(
@@ -97,7 +97,7 @@ def test_a_user_who_runs_something_is_removed_once_that_has_ended(sandbox: Clust
     says="/etc/sudoers.d/busbar was not written",
     heals="correct the rule; the former rules stay",
 )
-def test_a_broken_sudo_rule_is_never_installed(sandbox: Cluster, carol: str) -> None:
+def test_invalid_sudo_rule_is_never_installed(sandbox: Cluster, carol: str) -> None:
     done = _run(sandbox, carol, [*_declared(sandbox), {**TEMPORARY, "sudo": ["this is no rule"]}])
     assert done.returncode != 0
     assert "/etc/sudoers.d/busbar was not written" in done.stdout
@@ -106,14 +106,14 @@ def test_a_broken_sudo_rule_is_never_installed(sandbox: Cluster, carol: str) -> 
 
 @pytest.fixture
 def stranger(sandbox: Cluster) -> Iterator[str]:
-    """A node where somebody else holds the number 2901."""
+    """Create another user with UID 2901 on a node; yields the node."""
     node = sandbox.compute[-1]
     sandbox.exec(node, "useradd --uid 2901 stranger")
     yield node
     sandbox.exec(node, "userdel stranger")
 
 
-def test_a_number_that_is_taken_stops_everything(sandbox: Cluster, stranger: str) -> None:
+def test_uid_of_another_user_stops_the_run(sandbox: Cluster, stranger: str) -> None:
     extra = json.dumps({"users_accounts": [*_declared(sandbox), TEMPORARY]})
     done = sandbox.playbook("base.yml", "--tags", "users", "-e", extra)
     assert done.returncode != 0
@@ -124,7 +124,7 @@ def test_a_number_that_is_taken_stops_everything(sandbox: Cluster, stranger: str
         assert sandbox.exec(node, "id carol", check=False).returncode != 0
 
 
-def test_a_number_declared_twice_is_refused(sandbox: Cluster) -> None:
+def test_uid_declared_twice_is_refused(sandbox: Cluster) -> None:
     extra = json.dumps({"users_accounts": [*_declared(sandbox), {**TEMPORARY, "uid": 2001}]})
     done = sandbox.playbook("base.yml", "--tags", "users", "-e", extra)
     assert done.returncode != 0

@@ -1,4 +1,4 @@
-"""The validation: a true all-reduce, judged; faults that are really there; never PASS on a run that was none."""
+"""Tests of the validation: a real all-reduce, judged; real faults; never PASS without a run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from conftest import Cluster
 
-# What is judged is the speed of cores that others use too: a bad measurement is taken again, and shown as a rerun.
+# The measured CPU cores are shared with other programs: a failed test runs again and is shown as a rerun.
 pytestmark = [
     pytest.mark.proves("validation"),
     pytest.mark.rate,
@@ -25,7 +25,7 @@ pytestmark = [
 
 
 def whole(report: dict[str, Any]) -> dict[str, Any]:
-    """The test of all nodes together."""
+    """Return the test of all nodes together."""
     return next(test for test in report["tests"] if test["stage"] == "cluster")
 
 
@@ -35,7 +35,7 @@ def leftovers(sandbox: Cluster) -> str:
     )
 
 
-def test_a_healthy_cluster_passes_and_leaves_a_report(sandbox: Cluster) -> None:
+def test_healthy_cluster_passes_and_a_report_is_written(sandbox: Cluster) -> None:
     sandbox.wait_idle()
     done = sandbox.playbook("validate.yml")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -65,9 +65,9 @@ def test_one_line_per_test_is_printed(sandbox: Cluster) -> None:
         assert f"PASS  {test['name']} on " in done.stdout
 
 
-def test_every_collective_is_measured_as_often_as_asked_and_judged_by_its_own_floor(sandbox: Cluster) -> None:
+def test_every_collective_is_repeated_and_judged_by_its_own_floor(sandbox: Cluster) -> None:
     names = ["all_reduce", "all_gather", "reduce_scatter", "alltoall", "broadcast", "sendrecv"]
-    # Two busy cores say little about speed: what counts is that each is there, right, and held against its floor.
+    # Two busy cores do not measure speed: each collective must run, be correct, and be compared with its floor.
     low = dict.fromkeys(names, 1e-6) | {"broadcast": 90}
     asked = {"validation_collectives": names, "validation_floor_gbs": low, "validation_repeats": 2}
     small = ("-e", "validation_max_bytes=1M", "-e", "validation_seconds_per_size=0.05")
@@ -82,7 +82,7 @@ def test_every_collective_is_measured_as_often_as_asked_and_judged_by_its_own_fl
         assert all(run["checked"] for run in test["runs"])
         half = test["runs"][0]["rows"][-1]["out_of_place"]
         assert half["busbw"] == pytest.approx(half["algbw"] * bus_factor(name, ranks), rel=0.02, abs=2e-4)
-        # Below its floor it fails, or is inconclusive where the rate still rises at so small a message.
+        # Below its floor it is FAIL, or INCONCLUSIVE if the rate still increases at such small messages.
         verdicts = {"FAIL", "INCONCLUSIVE"} if name == "broadcast" else {"PASS"}
         assert test["verdict"] in verdicts, test["reason"]
         assert "median of 2" in test["reason"]
@@ -96,14 +96,14 @@ def test_wrong_sums_fail(sandbox: Cluster) -> None:
     assert report["verdict"] == "FAIL"
     assert "sums are wrong" in report["reason"]
     assert report["tests"][0]["runs"][0]["outcome"] == "wrong-results"
-    # The run ends with an error, and Prometheus is told all the same.
+    # The metrics are delivered although the run fails.
     told = sandbox.exec("ctl", "cat /var/lib/prometheus/node-exporter/busbar_validation.prom").stdout
     assert f'busbar_validation_verdict{{cluster="{sandbox.name}"}} 1\n' in told
 
 
-def test_a_throttled_link_fails_and_passes_when_healed(sandbox: Cluster, faults: Callable[..., None]) -> None:
+def test_throttled_link_fails_and_passes_when_healed(sandbox: Cluster, faults: Callable[..., None]) -> None:
     node = sandbox.compute[0]
-    # As docs/first-site.md shows: 0.0125 GB/s at most on any processor, where the profile's floor is 0.02.
+    # As in docs/first-site.md: 0.0125 GB/s at most on any CPU, while the profile's floor is 0.02.
     faults("throttle", node, "100mbit")
     large = ("-e", "validation_max_bytes=4M", "-e", "validation_seconds_per_size=0.5")
     stage = ("-e", '{"validation_stages": ["cluster"], "validation_locate_rounds": 0}')
@@ -115,7 +115,7 @@ def test_a_throttled_link_fails_and_passes_when_healed(sandbox: Cluster, faults:
     assert whole(report)["measured_busbw"] < 0.0125 * 1.5
     slow = (sandbox.state / "reports" / "latest").resolve().name
     faults("heal")
-    # Half of that rate is a floor that a healthy link reaches however busy the processor is.
+    # A healthy link reaches a floor of half that rate even on a busy CPU.
     done, report = validate(sandbox, *large, *stage, "-e", "validation_floor_gbs=0.006")
     assert report["verdict"] == "PASS", done.stdout
     where = ("--name", sandbox.name)
@@ -126,7 +126,7 @@ def test_a_throttled_link_fails_and_passes_when_healed(sandbox: Cluster, faults:
     assert re.search(r"^ *cluster .* FAIL > PASS ", compared, re.MULTILINE), compared
 
 
-def test_only_chosen_nodes_with_a_partner(sandbox: Cluster) -> None:
+def test_selected_node_is_tested_with_a_partner(sandbox: Cluster) -> None:
     sandbox.wait_idle()
     node = sandbox.compute[0]
     done, report = validate(sandbox, *QUICK, "-e", f"validation_nodes={node}", "-e", "validation_partners=1")
@@ -136,7 +136,7 @@ def test_only_chosen_nodes_with_a_partner(sandbox: Cluster) -> None:
     assert len(whole(report)["partners"]) == 1
 
 
-def test_limit_tests_one_node_alone(sandbox: Cluster) -> None:
+def test_limit_tests_only_one_node(sandbox: Cluster) -> None:
     node = sandbox.compute[0]
     done, report = validate(sandbox, *QUICK, "--limit", node)
     assert done.returncode == 0, done.stdout

@@ -1,4 +1,4 @@
-"""Who rules a controller, uses the nodes of a validation or runs a program of it, gains nothing by it."""
+"""Tests of attacks on the validation: by root of a controller, by users of its nodes, and by its programs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.proves("validation")
 
-# Before Slurm's own in the path of root: it says what the attacker wants of a job that has ended, and is honest else.
+# Precedes Slurm's own program in root's PATH: it forges the output for finished jobs and is unchanged otherwise.
 FORGED = """#!/bin/sh
 case "$*" in
   *"show job"*) /usr/bin/scontrol "$@" | sed -E 's#BatchHost=[^ ]*#BatchHost={host}#; s#StdOut=[^ ]*#StdOut={path}#' ;;
@@ -28,7 +28,7 @@ esac
 
 @pytest.fixture
 def coveted(sandbox: Cluster) -> Iterator[Path]:
-    """A secret of the provisioning host, to which the root of a controller sends it."""
+    """Return a secret of the provisioning host; the controller's forged scontrol names it as an output file."""
     key = sandbox.state / "secrets" / "ssh_ca"
     script = FORGED.format(host="localhost", path=key)
     sandbox.exec("ctl", f"cat >/usr/local/bin/scontrol <<'EOF'\n{script}EOF\nchmod 755 /usr/local/bin/scontrol")
@@ -37,7 +37,7 @@ def coveted(sandbox: Cluster) -> Iterator[Path]:
 
 
 @pytest.mark.core
-def test_a_controller_cannot_have_the_provisioning_host_read_and_delete_its_own_files(
+def test_controller_cannot_make_the_provisioning_host_read_or_delete_its_own_files(
     sandbox: Cluster, coveted: Path
 ) -> None:
     before = coveted.read_bytes()
@@ -52,7 +52,7 @@ def test_a_controller_cannot_have_the_provisioning_host_read_and_delete_its_own_
 
 
 HOME = "/var/lib/busbar-validation"
-# What a program of a validation that is not what it seems makes of the file that root fetched and removed.
+# A malicious program of a validation replaces the output file, which root fetches and deletes, by a link.
 SWAPPED = f"""#!/bin/sh
 out={HOME}/busbar-validation-$SLURM_JOB_ID.out
 rm "$out" && ln -s /etc/shadow "$out" && id -u
@@ -61,7 +61,7 @@ rm "$out" && ln -s /etc/shadow "$out" && id -u
 
 @pytest.fixture
 def program(sandbox: Cluster) -> Iterator[str]:
-    """A program on the nodes that swaps its output for a link."""
+    """Install a program on the nodes that replaces its output by a link."""
     path = "/usr/local/bin/swaps-its-output"
     for node in sandbox.compute:
         sandbox.exec(node, f"cat >{path} <<'EOF'\n{SWAPPED}EOF\nchmod 755 {path}")
@@ -70,7 +70,7 @@ def program(sandbox: Cluster) -> Iterator[str]:
         sandbox.exec(node, f"rm -f {path} {HOME}/busbar-validation-*.out")
 
 
-def test_an_output_that_became_a_link_is_not_followed(sandbox: Cluster, program: str) -> None:
+def test_output_replaced_by_a_link_is_not_followed(sandbox: Cluster, program: str) -> None:
     sandbox.wait_idle()
     shadow = sandbox.exec(sandbox.compute[0], "cat /etc/shadow").stdout
     options = {"validation_stages": ["node"], "validation_node_checks": ["p2p"]}
@@ -84,14 +84,14 @@ def test_an_output_that_became_a_link_is_not_followed(sandbox: Cluster, program:
     assert sandbox.exec(sandbox.compute[0], "cat /etc/shadow").stdout == shadow
 
 
-def test_the_jobs_are_those_of_a_user_who_may_nothing(sandbox: Cluster) -> None:
+def test_jobs_run_as_an_unprivileged_user(sandbox: Cluster) -> None:
     who = "busbar-validation"
     number = sandbox.exec("ctl", f"id -u {who}").stdout
     for node in ("ctl", *sandbox.compute):
         assert sandbox.exec(node, f"id -u {who}").stdout == number
         assert sandbox.exec(node, f"id -Gn {who}").stdout.split() == [who]
         assert sandbox.exec(node, f"passwd -S {who}").stdout.split()[1] == "L"
-        # Slurm and Enroot start its login shell.
+        # Slurm and Enroot start the login shell of the account.
         assert sandbox.exec(node, f"getent passwd {who}").stdout.strip().endswith(":/bin/sh")
         assert sandbox.exec(node, f"sudo -n -l -U {who}", check=False).stdout.count("may run") == 0
     sandbox.wait_idle()
@@ -103,7 +103,7 @@ def test_the_jobs_are_those_of_a_user_who_may_nothing(sandbox: Cluster) -> None:
     assert set(sandbox.exec("ctl", f"{jobs} {begun}").stdout.split()) == {f"{who}|root"}
 
 
-def test_an_account_with_the_shell_of_earlier_releases_is_corrected(sandbox: Cluster) -> None:
+def test_account_with_the_shell_of_earlier_releases_is_corrected(sandbox: Cluster) -> None:
     node, shell = sandbox.compute[0], "getent passwd busbar-validation | cut -d: -f7"
     sandbox.exec(node, "usermod -s /usr/sbin/nologin busbar-validation")
     only = ("--limit", node, "-t", "validation_install")
@@ -120,9 +120,9 @@ def test_an_account_with_the_shell_of_earlier_releases_is_corrected(sandbox: Clu
 
 @pytest.fixture
 def keys(sandbox: Cluster) -> Iterator[None]:
-    """A key that alice has on the login node, let in by her own files and by the account of the validation.
+    """Create a key of alice on the login node that both her account and the validation's account accept.
 
-    Both have a job on the node, so that pam_slurm_adopt lets them in.
+    Both accounts have a job on the node, so pam_slurm_adopt admits them.
     """
     node, files = sandbox.compute[0], ".ssh/authorized_keys"
     sandbox.wait_idle()
@@ -145,17 +145,17 @@ def keys(sandbox: Cluster) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("keys")
-def test_nobody_becomes_the_account_or_logs_in_to_it(sandbox: Cluster) -> None:
+def test_account_does_not_accept_su_sudo_or_logins(sandbox: Cluster) -> None:
     who, node = "busbar-validation", sandbox.compute[0]
     ssh = "ssh -o BatchMode=yes -o ConnectTimeout=10 -o PreferredAuthentications={} -o IdentitiesOnly=yes -i ~/attack"
     for way in ("publickey", "hostbased", "hostbased,publickey,password,keyboard-interactive"):
         done = sandbox.exec("login", f"{ssh.format(way)} {who}@{node} id", user="alice", check=False)
         assert (done.returncode, done.stdout) == (255, ""), way
         assert "Permission denied" in done.stderr
-    # From a job of the account itself, as which root of a node could speak for it.
+    # From a job of the account itself, which root of a node could start.
     done = sandbox.exec(sandbox.compute[1], f"ssh -o BatchMode=yes {who}@{node} id", user=who, check=False)
     assert (done.returncode, done.stdout) == (255, "")
-    # The control: her own account takes the same key.
+    # The control: alice's own account accepts the same key.
     done = sandbox.exec("login", f"{ssh.format('publickey')} {node} id -un", user="alice")
     assert done.stdout == "alice\n"
     for attempt in (f"su {who} -c id </dev/null", f"su - {who} -c id </dev/null", f"sudo -n -u {who} id"):
@@ -164,7 +164,7 @@ def test_nobody_becomes_the_account_or_logs_in_to_it(sandbox: Cluster) -> None:
         assert "uid=" not in done.stdout
 
 
-def test_another_user_reads_replaces_and_ends_nothing_of_a_validation(sandbox: Cluster) -> None:
+def test_another_user_cannot_read_change_or_end_a_validation(sandbox: Cluster) -> None:
     sandbox.wait_idle()
     node, out = sandbox.compute[0], f"{HOME}/busbar-validation-attack.out"
     become = "setpriv --reuid=busbar-validation --regid=busbar-validation --init-groups"
@@ -196,7 +196,7 @@ def test_another_user_reads_replaces_and_ends_nothing_of_a_validation(sandbox: C
         sandbox.exec(node, f"rm -f {out}")
 
 
-def test_a_number_that_is_taken_is_refused_and_a_second_run_changes_nothing(sandbox: Cluster) -> None:
+def test_uid_in_use_is_refused_and_second_run_changes_nothing(sandbox: Cluster) -> None:
     only = ("--limit", sandbox.compute[0], "-t", "validation_install")
     done = sandbox.playbook("validate.yml", *only, "-e", "validation_uid=2001")
     assert done.returncode != 0

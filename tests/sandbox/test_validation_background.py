@@ -1,4 +1,4 @@
-"""A validation in the background: it takes only idle nodes, and gives way to every job."""
+"""Tests of a background validation: it uses only idle nodes, and every job preempts it."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ pytestmark = pytest.mark.proves("validation", "slurm")
 
 USAGE = 2
 PARTITION = "-eslurm_checks_partition=checks"
-# Long enough that a job of alice comes in between.
+# Long enough for a job of alice to start in the meantime.
 LONG = ("-e", "validation_stages=cluster", "-e", "validation_seconds_per_size=20", "-e", "validation_max_bytes=4M")
 
 
 @pytest.fixture(scope="module")
 def checks(sandbox: Cluster) -> Iterator[None]:
-    """The partition for checks; as before at the end."""
+    """Enable the partition for checks; restored at the end."""
     sandbox.wait_idle()
     before = sandbox.exec("ctl", "cat /etc/slurm/slurm.conf").stdout
     for changed in (True, False):
@@ -37,7 +37,7 @@ def checks(sandbox: Cluster) -> Iterator[None]:
 
 
 def command(sandbox: Cluster, *arguments: str) -> list[str]:
-    """A validation in the background."""
+    """Return the arguments of a background validation."""
     where = ["validate", "--sandbox", "--name", sandbox.name, "-t", "validation_run"]
     return [*where, "-e", "validation_background=true", PARTITION, *arguments]
 
@@ -52,7 +52,7 @@ def report(sandbox: Cluster) -> dict[str, Any]:
 
 
 @pytest.mark.usefixtures("checks")
-def test_users_see_their_partition_alone(sandbox: Cluster) -> None:
+def test_users_see_only_their_partition(sandbox: Cluster) -> None:
     shown = sandbox.exec("login", "sinfo -h -o %R", user="alice").stdout.split()
     assert set(shown) == {"batch"}
     declared = sandbox.exec("ctl", "scontrol -o show partition checks").stdout.split()
@@ -60,7 +60,7 @@ def test_users_see_their_partition_alone(sandbox: Cluster) -> None:
 
 
 @pytest.mark.usefixtures("checks")
-def test_a_test_gives_way_to_a_job_at_once_and_blames_no_node(sandbox: Cluster) -> None:
+def test_job_preempts_a_test_immediately_and_no_node_is_blamed(sandbox: Cluster) -> None:
     sandbox.wait_idle()
     before = (sandbox.state / "reports/latest").resolve()
     running = subprocess.Popen(
@@ -95,7 +95,7 @@ def test_a_test_gives_way_to_a_job_at_once_and_blames_no_node(sandbox: Cluster) 
 
 
 @pytest.mark.usefixtures("checks")
-def test_on_idle_nodes_it_is_a_validation_like_any_other(sandbox: Cluster) -> None:
+def test_background_validation_passes_on_idle_nodes(sandbox: Cluster) -> None:
     sandbox.wait_idle()
     small = ("-e", "validation_stages=node", "-e", "validation_max_bytes=1M", "-e", "validation_seconds_per_size=0.2")
     done = sandbox.busbar(*command(sandbox, *small, "-e", "validation_floor_gbs=0.0001"), timeout=600)
@@ -103,7 +103,7 @@ def test_on_idle_nodes_it_is_a_validation_like_any_other(sandbox: Cluster) -> No
     assert "Verdict: PASS" in done.stdout
 
 
-def test_without_a_partition_that_gives_way_it_is_refused(sandbox: Cluster) -> None:
+def test_background_validation_without_a_preemptable_partition_is_refused(sandbox: Cluster) -> None:
     where = ("validate", "--sandbox", "--name", sandbox.name, "-e", "validation_background=true")
     done = sandbox.busbar(*where, timeout=300)
     assert done.returncode == USAGE, done.stdout

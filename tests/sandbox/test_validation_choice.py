@@ -1,4 +1,4 @@
-"""A validation beside other people's jobs: it waits for nodes, names who has them, and leaves the jobs alone."""
+"""Tests of a validation of a cluster in use: it waits for nodes, names the jobs on them, and leaves the jobs alone."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from conftest import Cluster
 
-# What is judged is the speed of cores that others use too: a bad measurement is taken again, and shown as a rerun.
+# The measured CPU cores are shared with other programs: a failed test runs again and is shown as a rerun.
 pytestmark = [
     pytest.mark.proves("validation"),
     pytest.mark.grows,
@@ -26,7 +26,7 @@ SMALL = ("-e", "validation_max_bytes=1M", "-e", "validation_seconds_per_size=0.2
 
 
 def validate(sandbox: Cluster, *arguments: str) -> tuple[subprocess.CompletedProcess[str], dict[str, Any]]:
-    """Run the command and return what it said and the report that it left."""
+    """Run the command and return its output and report."""
     latest = sandbox.state / "reports" / "latest"
     before = latest.resolve()
     only = ("-t", "validation_run", *SMALL)
@@ -36,13 +36,13 @@ def validate(sandbox: Cluster, *arguments: str) -> tuple[subprocess.CompletedPro
 
 
 def states(sandbox: Cluster, job: str) -> str:
-    """State, start and node of a job; what never changes when nobody touches it."""
+    """Return state, start and node of a job, which never change if the job is left alone."""
     return sandbox.exec("ctl", f"squeue -h -j {job} -o '%T %S %N'").stdout.strip()
 
 
 @contextlib.contextmanager
 def job_of_alice(sandbox: Cluster, nodes: str, seconds: int = 900) -> Iterator[str]:
-    """A job of one task on each of some nodes that runs there."""
+    """Run a job with one task on each of some nodes."""
     sandbox.wait_idle()
     number = nodes.count(",") + 1
     submit = (
@@ -57,7 +57,7 @@ def job_of_alice(sandbox: Cluster, nodes: str, seconds: int = 900) -> Iterator[s
         sandbox.wait_idle(120)
 
 
-def test_a_node_with_somebody_s_job_is_waited_for_then_named_and_the_others_judged(sandbox: Cluster) -> None:
+def test_busy_node_is_waited_for_and_reported_and_others_are_judged(sandbox: Cluster) -> None:
     taken, *free = sorted(sandbox.compute)
     with job_of_alice(sandbox, taken) as job:
         before = states(sandbox, job)
@@ -73,7 +73,7 @@ def test_a_node_with_somebody_s_job_is_waited_for_then_named_and_the_others_judg
     assert not any(taken in test["nodes"] + test["partners"] for test in report["tests"])
 
 
-def test_a_node_that_becomes_idle_in_time_is_tested(sandbox: Cluster) -> None:
+def test_node_that_becomes_idle_in_time_is_tested(sandbox: Cluster) -> None:
     node = sandbox.compute[0]
     with job_of_alice(sandbox, node, seconds=20):
         done, report = validate(sandbox, "-e", f"validation_nodes={node}", "-e", "validation_wait=180")
@@ -100,9 +100,9 @@ def test_new_nodes_are_validated_while_other_jobs_run_elsewhere(sandbox: Cluster
         assert "idle partners: 0 of 1" in whole["reason"]
 
 
-def test_nodes_are_shared_only_when_asked(sandbox: Cluster) -> None:
+def test_nodes_are_shared_only_on_request(sandbox: Cluster) -> None:
     taken = sandbox.compute[0]
-    # What is shared is slow: how slow is not the point.
+    # Tests on shared nodes are slow; their speed is not checked here.
     asked = ("-e", "validation_share=true", "-e", "validation_stages=cluster", "-e", "validation_floor_gbs=0.0001")
     with job_of_alice(sandbox, taken) as job:
         before = states(sandbox, job)
@@ -113,7 +113,7 @@ def test_nodes_are_shared_only_when_asked(sandbox: Cluster) -> None:
 
 
 def provision(sandbox: Cluster, *arguments: str) -> tuple[subprocess.CompletedProcess[str], dict[str, Any]]:
-    """Provision the whole site, of which only the validation is run; returns what it said and the report it left."""
+    """Run only the validation of the whole site; return its output and report."""
     latest = sandbox.state / "reports" / "latest"
     before = latest.resolve()
     only = ("-t", "validation_run", *SMALL, "-e", "validation_floor_gbs=0.0001")
@@ -122,7 +122,7 @@ def provision(sandbox: Cluster, *arguments: str) -> tuple[subprocess.CompletedPr
     return done, as_json((latest / "report.json").read_text(encoding="utf-8"))
 
 
-def test_provisioning_a_cluster_in_use_names_what_it_left_out_and_is_not_an_error(sandbox: Cluster) -> None:
+def test_provisioning_a_cluster_in_use_reports_skipped_nodes_without_an_error(sandbox: Cluster) -> None:
     taken, *free = sorted(sandbox.compute)
     with job_of_alice(sandbox, taken) as job:
         before = states(sandbox, job)
@@ -137,7 +137,7 @@ def test_provisioning_a_cluster_in_use_names_what_it_left_out_and_is_not_an_erro
     assert (report["verdict"], report["busy"]) == ("INCONCLUSIVE", {taken: f"job {job} of alice"})
 
 
-def test_provisioning_a_cluster_that_is_busy_as_a_whole_tests_nothing_and_says_so(sandbox: Cluster) -> None:
+def test_provisioning_a_busy_cluster_tests_nothing_and_reports_it(sandbox: Cluster) -> None:
     nodes = sorted(sandbox.compute)
     with job_of_alice(sandbox, ",".join(nodes)):
         done, report = provision(sandbox)

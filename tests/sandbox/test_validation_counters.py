@@ -1,7 +1,7 @@
-"""Error counters of ports, read on the nodes before and after each test: they tell a bad cable from a slow node.
+"""Tests of port error counters, read on the nodes before and after each test, which identify bad cables.
 
-The kernel's files are a stand-in, since no InfiniBand is here: under another root, with the names of its ABI
-(Documentation/ABI/stable/sysfs-class-infiniband); what is read, when and by whom is the real thing.
+The kernel's files are simulated, since the sandbox has no InfiniBand: below another root, with the names of its ABI
+(Documentation/ABI/stable/sysfs-class-infiniband). The reading of the files is real.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ done
 
 
 def findings(sandbox: Cluster) -> list[str]:
-    """What a test of all nodes finds that is too slow."""
+    """Return the findings of a test of all nodes that is too slow."""
     asked: dict[str, Any] = {
         "validation_environment": {"BUSBAR_SYS": ROOT},
         "validation_stages": ["cluster"],
@@ -47,12 +47,12 @@ def findings(sandbox: Cluster) -> list[str]:
     return found
 
 
-def test_a_slow_test_whose_port_counts_errors_names_the_cable(sandbox: Cluster, faults: Callable[..., None]) -> None:
+def test_slow_test_with_port_errors_names_the_cable(sandbox: Cluster, faults: Callable[..., None]) -> None:
     bad, *_others = sandbox.compute
     sandbox.wait_idle()
     try:
         for node in sandbox.compute:
-            # An error of long ago is nobody's fault now.
+            # Errors from before the test do not count.
             sandbox.exec(node, f"mkdir -p {COUNTERS}; cd {COUNTERS}; echo 7 >symbol_error; echo 0 >link_downed")
         faults("throttle", bad, "10mbit")
         assert not [words for words in findings(sandbox) if "cable" in words]

@@ -1,4 +1,4 @@
-"""Validations that do not come to their own end: what was gathered, a report and no job remain of each."""
+"""Tests of interrupted validations: each leaves the results so far, a report and no job."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.proves("validation")
 
-# A test of several nodes takes minutes: longer than anything that is done to it.
+# A test of several nodes takes minutes: longer than any action of the tests.
 SLOW = (*QUICK, "-e", "validation_seconds_per_size=60", "-e", "validation_wait=20")
 INCONCLUSIVE, INTERRUPTED = 3, 130
 
 
 @contextlib.contextmanager
 def during_the_last_test(sandbox: Cluster, *arguments: str) -> Iterator[subprocess.Popen[str]]:
-    """A validation whose nodes have passed and whose test of them all runs."""
+    """Start a validation and wait until its nodes have passed and the test of all nodes runs."""
     sandbox.wait_idle()
     command = ["busbar", "validate", "--sandbox", "--name", sandbox.name, "-t", "validation_run", *SLOW, *arguments]
     with subprocess.Popen(
@@ -42,7 +42,7 @@ def during_the_last_test(sandbox: Cluster, *arguments: str) -> Iterator[subproce
 
 
 def _has_begun(sandbox: Cluster) -> bool:
-    """Whether the test of all nodes has written its first line: Slurm calls it running before that."""
+    """Return whether the test of all nodes has written its first line, which is later than Slurm's state RUNNING."""
     job = sandbox.exec("ctl", "squeue -h -t R -n busbar-cluster -o %A").stdout.strip()
     shown = sandbox.exec("ctl", f"scontrol -o show job {job}", check=False).stdout if job else ""
     place = re.search(r" BatchHost=(\S+) .*StdOut=(\S+)", shown)
@@ -50,7 +50,7 @@ def _has_begun(sandbox: Cluster) -> bool:
 
 
 def report_of(sandbox: Cluster, before: Path) -> tuple[dict[str, Any], Path]:
-    """The report that was made since another one, and its folder."""
+    """Return the report that was written after another one, and its folder."""
     latest = (sandbox.state / "reports" / "latest").resolve()
     assert latest != before
     assert {"report.html", "junit.xml", "busbar.prom"} <= {path.name for path in latest.iterdir()}
@@ -58,7 +58,7 @@ def report_of(sandbox: Cluster, before: Path) -> tuple[dict[str, Any], Path]:
 
 
 def gathered(sandbox: Cluster, report: dict[str, Any], folder: Path) -> None:
-    """See that the nodes alone were judged, and their outputs are there."""
+    """Check that the single nodes were judged, and their outputs exist."""
     verdicts = {test["name"]: test["verdict"] for test in report["tests"]}
     assert verdicts == {**{f"node-{node}": "PASS" for node in sandbox.compute}, "cluster": "INCONCLUSIVE"}
     for node in sandbox.compute:
@@ -70,7 +70,7 @@ def gathered(sandbox: Cluster, report: dict[str, Any], folder: Path) -> None:
     says="interrupted by SIGINT",
     heals="validate again; no job is left",
 )
-def test_an_interruption_leaves_a_report_and_no_job(sandbox: Cluster) -> None:
+def test_interruption_leaves_a_report_and_no_job(sandbox: Cluster) -> None:
     before = (sandbox.state / "reports" / "latest").resolve()
     with during_the_last_test(sandbox) as run:
         run.send_signal(signal.SIGINT)
@@ -82,7 +82,7 @@ def test_an_interruption_leaves_a_report_and_no_job(sandbox: Cluster) -> None:
     gathered(sandbox, report, folder)
     assert "# busbar: Slurm=" in (folder / "cluster.out").read_text(encoding="utf-8")
     sandbox.wait_until(lambda: sandbox.exec("ctl", "squeue -h").stdout == "", "a job is left")
-    # Each step was told while it went on.
+    # Each step was shown while it ran.
     assert "VALIDATION stage node: " in said
     assert said.index("VALIDATION PASS node-") < said.index("VALIDATION stage cluster: 1 test(s) on gpu[1-")
 
@@ -92,7 +92,7 @@ def test_an_interruption_leaves_a_report_and_no_job(sandbox: Cluster) -> None:
     says="ctl did not answer for ",
     heals="start slurmctld, cancel the job that the message names",
 )
-def test_a_slurmctld_that_stops_in_the_middle_leaves_a_report(sandbox: Cluster, faults: Callable[..., None]) -> None:
+def test_slurmctld_that_stops_during_the_run_leaves_a_report(sandbox: Cluster, faults: Callable[..., None]) -> None:
     before = (sandbox.state / "reports" / "latest").resolve()
     with during_the_last_test(sandbox) as run:
         faults("stop", "ctl", "slurmctld")
@@ -108,10 +108,10 @@ def test_a_slurmctld_that_stops_in_the_middle_leaves_a_report(sandbox: Cluster, 
     sandbox.exec("ctl", f"scancel {job}")
 
 
-def test_a_collective_that_hangs_is_cut_by_the_limit_of_all_tests(sandbox: Cluster) -> None:
+def test_hanging_collective_is_ended_by_the_time_limit(sandbox: Cluster) -> None:
     sandbox.wait_idle()
     limit = ("-e", "validation_time_limit=30", "-e", '{"validation_stages": ["cluster"]}')
-    # A size ends after its time or its iterations, whichever is first.
+    # A size ends after its time or its iterations, whichever comes first.
     endless = ("-e", "validation_seconds_per_size=600", "-e", "validation_iterations=1000000")
     done, report = validate(sandbox, *QUICK, *endless, *limit)
     assert done.returncode != 0
@@ -127,7 +127,7 @@ def test_a_collective_that_hangs_is_cut_by_the_limit_of_all_tests(sandbox: Clust
     sandbox.wait_idle(120)
 
 
-# A check that says what NCCL says of each connection, some 40 MB of it.
+# A check that prints what NCCL logs for each connection, some 40 MB.
 LINE = "gpu1:100:200 [0] NCCL INFO Channel 00/0 : 0[0] -> 8[0] [send] via NET/IB/0/GDRDMA\n"
 LOUD = f"""#!/bin/sh
 yes '{LINE.strip()}' | head -n 500000
@@ -136,7 +136,7 @@ yes '{LINE.strip()}' | head -n 500000
 
 @pytest.fixture
 def loud(sandbox: Cluster) -> Iterator[str]:
-    """A program on the nodes that prints much."""
+    """Install a program on the nodes that prints a lot."""
     path = "/usr/local/bin/loud"
     for node in sandbox.compute:
         sandbox.exec(node, f"cat >{path} <<'EOF'\n{LOUD}EOF\nchmod 755 {path}")
@@ -146,9 +146,7 @@ def loud(sandbox: Cluster) -> Iterator[str]:
 
 
 @pytest.mark.parametrize(("limit", "size"), [("1G", 500_000 * len(LINE)), ("8M", 8 << 20)])
-def test_outputs_come_from_the_nodes_as_far_as_the_limit_allows(
-    sandbox: Cluster, loud: str, limit: str, size: int
-) -> None:
+def test_outputs_are_fetched_from_the_nodes_up_to_the_limit(sandbox: Cluster, loud: str, limit: str, size: int) -> None:
     sandbox.wait_idle()
     held = {node: sandbox.exec(node, "ls -A /var/lib/busbar-validation").stdout for node in sandbox.compute}
     options = {"validation_stages": ["node"], "validation_node_checks": ["p2p"], "validation_p2p_binary": loud}
@@ -159,5 +157,5 @@ def test_outputs_come_from_the_nodes_as_far_as_the_limit_allows(
         assert found == size if limit == "8M" else found > size
         (test,) = [test for test in report["tests"] if test["name"] == f"p2p-{node}"]
         assert ("the output is longer than 8M (validation_output_limit)" in test["reason"]) is (limit == "8M")
-        # A job that nobody could follow to its end leaves its output there.
+        # The output of a job that was not followed to its end stays on the node.
         assert sandbox.exec(node, "ls -A /var/lib/busbar-validation").stdout == held[node]

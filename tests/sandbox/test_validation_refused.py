@@ -1,4 +1,4 @@
-"""Validations that say nothing about a speed: what cannot be tested is never PASS, what cannot work never begins."""
+"""Tests of validations without a speed result: untestable nodes are never PASS, impossible options are refused."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.proves("validation")
 
 
 @pytest.mark.core
-def test_a_drained_node_is_never_a_pass(sandbox: Cluster) -> None:
+def test_drained_node_is_never_a_pass(sandbox: Cluster) -> None:
     node = sandbox.compute[0]
     sandbox.exec("ctl", f"scontrol update nodename={node} state=drain reason=test")
     try:
@@ -31,7 +31,7 @@ def test_a_drained_node_is_never_a_pass(sandbox: Cluster) -> None:
     assert any(node in line for line in report["node_reasons"])
 
 
-def test_a_job_that_never_starts_is_cancelled_and_inconclusive(sandbox: Cluster) -> None:
+def test_job_that_never_starts_is_cancelled_and_inconclusive(sandbox: Cluster) -> None:
     node = sandbox.compute[0]
     job = sandbox.exec(
         "ctl", f"sbatch --parsable --exclusive -w {node} --chdir=/ -o /dev/null --wrap 'sleep 300'"
@@ -48,7 +48,7 @@ def test_a_job_that_never_starts_is_cancelled_and_inconclusive(sandbox: Cluster)
     assert sandbox.exec("ctl", "squeue -h -n busbar-cluster").stdout == ""
 
 
-def test_a_stopped_slurmd_is_inconclusive(sandbox: Cluster, faults: Callable[..., None]) -> None:
+def test_stopped_slurmd_is_inconclusive(sandbox: Cluster, faults: Callable[..., None]) -> None:
     sandbox.wait_idle()
     faults("stop", sandbox.compute[0], "slurmd")
     done, report = validate(sandbox, *QUICK, "-e", "validation_wait=6", "-e", "validation_test_time_limit=8")
@@ -56,7 +56,7 @@ def test_a_stopped_slurmd_is_inconclusive(sandbox: Cluster, faults: Callable[...
     assert report["verdict"] == "INCONCLUSIVE", report["reason"]
 
 
-def test_a_stopped_slurmctld_is_inconclusive(sandbox: Cluster, faults: Callable[..., None]) -> None:
+def test_stopped_slurmctld_is_inconclusive(sandbox: Cluster, faults: Callable[..., None]) -> None:
     faults("stop", "ctl", "slurmctld")
     done, report = validate(sandbox, "-e", "validation_wait=2")
     assert done.returncode != 0
@@ -64,7 +64,7 @@ def test_a_stopped_slurmctld_is_inconclusive(sandbox: Cluster, faults: Callable[
     assert "slurmctld does not answer" in report["reason"]
 
 
-def test_check_mode_runs_nothing_and_says_so(sandbox: Cluster) -> None:
+def test_check_mode_runs_nothing_and_reports_it(sandbox: Cluster) -> None:
     latest = sandbox.state / "reports" / "latest"
     before = latest.resolve()
     done = sandbox.playbook("validate.yml", "--check", "--diff")
@@ -74,7 +74,7 @@ def test_check_mode_runs_nothing_and_says_so(sandbox: Cluster) -> None:
     assert latest.resolve() == before
 
 
-def test_options_that_cannot_work_are_refused_before_any_job(sandbox: Cluster) -> None:
+def test_impossible_options_are_refused_before_any_job(sandbox: Cluster) -> None:
     jobs = sandbox.exec("ctl", "scontrol show config | grep -i NEXT_JOB_ID", check=False).stdout
     for wrong, words in [
         ("validation_backend=nccl", "needs validation_binary"),

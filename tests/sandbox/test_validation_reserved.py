@@ -1,4 +1,4 @@
-"""Validations of nodes that are not in service, of a cluster in use, within their limit, and without a terminal."""
+"""Tests of validations of drained or reserved nodes, within a time limit, and without a terminal."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ pytestmark = pytest.mark.proves("validation")
 PASS, FAIL, REFUSED, INCONCLUSIVE, NOT_TESTED = 0, 1, 2, 3, 4
 NAME = "busbar-validation"
 FAN = "fan is loud, ask bob"
-# A test takes until somebody does something about it.
+# A test that does not end by itself.
 ENDLESS = (*QUICK, "-e", "validation_seconds_per_size=600", "-e", "validation_iterations=1000000")
 
 
 def command(sandbox: Cluster, *arguments: str, tags: str = "validation_run") -> list[str]:
-    """The words of a validation of the sandbox."""
+    """Return the arguments of a validation of the sandbox."""
     return ["validate", "--name", sandbox.name, "-t", tags, *arguments]
 
 
 def validate(sandbox: Cluster, *arguments: str) -> tuple[subprocess.CompletedProcess[str], dict[str, Any]]:
-    """Validate; returns what was said and the report."""
+    """Validate and return the output and the report."""
     latest = sandbox.state / "reports" / "latest"
     before = latest.resolve()
     done = sandbox.busbar(*command(sandbox, *QUICK, *arguments), timeout=400)
@@ -41,19 +41,19 @@ def validate(sandbox: Cluster, *arguments: str) -> tuple[subprocess.CompletedPro
 
 
 def reason_of(sandbox: Cluster, node: str) -> tuple[str, str]:
-    """State and reason of a node."""
+    """Return state and reason of a node."""
     state, reason = sandbox.exec("ctl", f"sinfo -h -N -n {node} -o '%T|%E'").stdout.strip().splitlines()[0].split("|")
     return state, reason
 
 
 def reservations(sandbox: Cluster) -> str:
-    """What Slurm says of all reservations."""
+    """Return all reservations in Slurm."""
     return sandbox.exec("ctl", "scontrol -o show reservation").stdout
 
 
 @contextlib.contextmanager
 def drained(sandbox: Cluster, node: str, reason: str) -> Iterator[str]:
-    """A node that is drained, and for which somebody's job waits: its number."""
+    """Drain a node and submit a user's job that waits for it; yields the job ID."""
     sandbox.wait_idle()
     sandbox.exec("ctl", f"scontrol update nodename={node} state=drain reason='{reason}'")
     submit = f"sbatch --parsable -w {node} -N1 -n1 --mem=64M --chdir=/ -o /dev/null --wrap 'sleep 1'"
@@ -69,19 +69,19 @@ def drained(sandbox: Cluster, node: str, reason: str) -> Iterator[str]:
 
 
 def offspring(process: int) -> list[int]:
-    """The processes that one has started, and those that they have: each has a session of its own."""
+    """Return all child processes of a process, recursively: each has its own session."""
     found = subprocess.run(["pgrep", "-P", str(process)], check=False, capture_output=True, text=True).stdout.split()
     return [each for child in map(int, found) for each in [*offspring(child), child]]
 
 
 def never_began(sandbox: Cluster, job: str) -> bool:
-    """Whether a job has waited ever since it was submitted."""
+    """Return whether a job is still waiting."""
     shown = sandbox.exec("ctl", f"squeue -h -j {job} -o '%T %S'").stdout.split()
     return shown[:1] == ["PENDING"]
 
 
 @pytest.mark.core
-def test_a_node_that_a_human_drained_is_tested_and_stays_his(sandbox: Cluster) -> None:
+def test_node_drained_by_an_admin_is_tested_and_stays_drained(sandbox: Cluster) -> None:
     node = sandbox.compute[0]
     with drained(sandbox, node, FAN) as job:
         done, report = validate(sandbox, "-e", f"validation_nodes={node}")
@@ -89,7 +89,7 @@ def test_a_node_that_a_human_drained_is_tested_and_stays_his(sandbox: Cluster) -
         assert never_began(sandbox, job)
         assert reason_of(sandbox, node) == ("drained", FAN)
     assert report["held"] == {node: FAN}
-    # Slurm itself has forgotten by now when that was.
+    # Slurm no longer has the time of the original drain.
     assert report["held_by"][node].startswith("root, 20")
     assert (report["resumed"], report["leftovers"]) == ([], [])
     assert {test["verdict"] for test in report["tests"]} == {"PASS"}
@@ -101,17 +101,17 @@ def test_a_node_that_a_human_drained_is_tested_and_stays_his(sandbox: Cluster) -
     assert "No reservations" in reservations(sandbox)
 
 
-def test_a_node_that_busbar_drained_is_given_back_after_it_passed(sandbox: Cluster) -> None:
+def test_node_drained_by_busbar_is_resumed_after_it_passed(sandbox: Cluster) -> None:
     node = sandbox.compute[0]
     with drained(sandbox, node, "busbar: 1 of 2 NICs idle") as job:
         done, report = validate(sandbox, "-e", f"validation_nodes={node}", "-e", "validation_partners=0")
         assert done.returncode == PASS, done.stdout
         assert report["resumed"] == [{"node": node, "problem": ""}]
-        # Whoever has waited for it has it now.
+        # The waiting job starts on the resumed node.
         sandbox.wait_until(lambda: not sandbox.exec("ctl", f"squeue -h -j {job}").stdout, "the node is not used", 90)
 
 
-def test_a_node_that_fails_stays_drained_with_the_reason(sandbox: Cluster) -> None:
+def test_failed_node_stays_drained_with_the_reason(sandbox: Cluster) -> None:
     node = sandbox.compute[0]
     wrong = ("-e", f"validation_nodes={node}", "-e", "__validation_mpi_wrong_rank=0", "-e", "validation_resume=all")
     with drained(sandbox, node, "busbar: new") as job:
@@ -126,7 +126,7 @@ def test_a_node_that_fails_stays_drained_with_the_reason(sandbox: Cluster) -> No
     assert report["held"] == {node: FAN}
 
 
-def test_a_node_that_alice_has_reserved_is_tested_and_stays_reserved(sandbox: Cluster) -> None:
+def test_node_reserved_by_alice_is_tested_and_stays_reserved(sandbox: Cluster) -> None:
     node = sandbox.compute[0]
     sandbox.wait_idle()
     made = f"scontrol create reservation reservationname=course users=alice nodes={node} starttime=now duration=60"
@@ -137,7 +137,7 @@ def test_a_node_that_alice_has_reserved_is_tested_and_stays_reserved(sandbox: Cl
         assert (done.returncode, report["held"]) == (PASS, {}), done.stdout
         shown = reservations(sandbox)
         assert ("ReservationName=course" in shown, NAME in shown) == (True, False)
-        # Nobody asked for it by name.
+        # The node was not selected by name.
         done, report = validate(sandbox, "-e", "validation_wait=2")
         assert (done.returncode, list(report["left_out"])) == (NOT_TESTED, [node]), done.stdout
     finally:
@@ -145,7 +145,7 @@ def test_a_node_that_alice_has_reserved_is_tested_and_stays_reserved(sandbox: Cl
         sandbox.wait_idle()
 
 
-def test_another_user_s_reservation_of_that_name_is_refused(sandbox: Cluster) -> None:
+def test_reservation_of_another_user_with_that_name_is_refused(sandbox: Cluster) -> None:
     node = sandbox.compute[0]
     sandbox.wait_idle()
     made = f"scontrol create reservation reservationname={NAME} users=alice nodes={node} starttime=now duration=60"
@@ -172,7 +172,7 @@ def test_another_user_s_reservation_of_that_name_is_refused(sandbox: Cluster) ->
     says="another validation uses the reservation",
     heals="end its job, validate again: the node gets its former state",
 )
-def test_a_killed_validation_leaves_its_node_drained_and_a_reservation_that_ends(sandbox: Cluster) -> None:
+def test_killed_validation_leaves_its_node_drained_and_a_reservation_that_ends(sandbox: Cluster) -> None:
     node = sandbox.compute[0]
     alone = ("-e", f"validation_nodes={node}", "-e", "validation_partners=0")
     with drained(sandbox, node, FAN) as job:
@@ -199,7 +199,7 @@ def test_a_killed_validation_leaves_its_node_drained_and_a_reservation_that_ends
     assert "No reservations" in reservations(sandbox)
 
 
-def test_a_drained_node_nobody_asked_for_is_not_tested_and_nothing_worse(sandbox: Cluster) -> None:
+def test_unselected_drained_node_is_not_tested_and_causes_no_error(sandbox: Cluster) -> None:
     node = sandbox.compute[0]
     with drained(sandbox, node, FAN):
         done, report = validate(sandbox)
@@ -209,7 +209,7 @@ def test_a_drained_node_nobody_asked_for_is_not_tested_and_nothing_worse(sandbox
     assert "Verdict: INCONCLUSIVE: all tests passed, but some nodes were not tested" in done.stdout
 
 
-def test_ranks_that_stand_still_are_ended_within_the_limit(sandbox: Cluster) -> None:
+def test_hanging_ranks_are_ended_within_the_limit(sandbox: Cluster) -> None:
     sandbox.wait_idle()
     limit = 45
     words = ["busbar", *command(sandbox, *ENDLESS, "-e", "validation_stages=cluster")]
@@ -230,7 +230,7 @@ def test_ranks_that_stand_still_are_ended_within_the_limit(sandbox: Cluster) -> 
     sandbox.wait_idle(120)
 
 
-def test_a_detached_validation_is_picked_up_with_its_exit_code(sandbox: Cluster) -> None:
+def test_detached_validation_is_followed_with_its_exit_code(sandbox: Cluster) -> None:
     sandbox.wait_idle()
     began = time.monotonic()
     done = sandbox.busbar(*command(sandbox, *QUICK), "--detach")
@@ -253,7 +253,7 @@ def test_a_detached_validation_is_picked_up_with_its_exit_code(sandbox: Cluster)
     assert "exited with code 1" in sandbox.busbar(*place, "--status").stdout
 
 
-def test_options_with_which_no_test_could_run_end_a_provisioning_before_it_begins(sandbox: Cluster) -> None:
+def test_impossible_validation_options_are_refused_before_provisioning(sandbox: Cluster) -> None:
     done = sandbox.busbar("provision", "--name", sandbox.name, "-e", "validation_backend=nccl")
     assert done.returncode == REFUSED, done.stdout
     assert "nccl needs validation_binary" in done.stdout

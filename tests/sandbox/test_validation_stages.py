@@ -1,4 +1,4 @@
-"""The stages gemm and hpl on the CPUs of a running cluster, and the signed statement of their reports."""
+"""Tests of the stages gemm, hpl and soak on the CPUs of a running cluster, and of the signed reports."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.proves("validation")
 
-# Of a machine that has much else to do; a quiet one needs a twentieth.
+# Timeout for a busy machine; an idle one needs a twentieth.
 SLOW = 400.0
 SMALL = {"validation_gemm_seconds": 1, "__validation_gemm_size": 64, "validation_hpl_n": 400}
-# So low that whatever the machine has to do besides, only what does not run misses them.
+# So low that, even on a busy machine, only a program that does not run misses them.
 FLOORS = {"validation_gemm_tflops": 1e-9, "validation_gemm_memory_gbs": 1e-6, "validation_hpl_gflops": 1e-6}
 
 
 def validate(sandbox: Cluster, stages: list[str], **options: Any) -> dict[str, Any]:  # noqa: ANN401 - any option
-    """Run stages; returns the report."""
+    """Run stages and return the report."""
     sandbox.wait_idle(SLOW)
     latest = sandbox.state / "reports" / "latest"
     before = latest.resolve()
@@ -36,9 +36,7 @@ def validate(sandbox: Cluster, stages: list[str], **options: Any) -> dict[str, A
     return dict(report)
 
 
-def test_cpus_multiply_alike_and_linpack_is_solved_and_the_report_is_signed(
-    sandbox: Cluster, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_gemm_and_hpl_pass_and_the_report_is_signed(sandbox: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
     report = validate(sandbox, ["gemm", "hpl"], __validation_mpi_ranks_per_node=2)
     gemm, hpl = report["tests"]
     assert [(test["name"], test["verdict"]) for test in (gemm, hpl)] == [("gemm", "PASS"), ("hpl", "PASS")], report
@@ -58,7 +56,7 @@ def test_cpus_multiply_alike_and_linpack_is_solved_and_the_report_is_signed(
     assert main(["report", "verify", str(folder), "-i", str(sandbox.inventory)]) == 1
 
 
-def test_one_wrong_bit_is_found(sandbox: Cluster) -> None:
+def test_single_wrong_bit_is_found(sandbox: Cluster) -> None:
     wrong = sandbox.compute[-1]
     (test,) = validate(sandbox, ["gemm"], __validation_gemm_wrong_node=wrong)["tests"]
     assert test["verdict"] == "FAIL", test["reason"]
@@ -66,12 +64,12 @@ def test_one_wrong_bit_is_found(sandbox: Cluster) -> None:
     if others > 1:
         assert [item["node"] for item in test["blamed"]] == [wrong]
     else:
-        # Of two nobody can say which is right.
+        # With only two results, the wrong one cannot be determined.
         assert test["blamed"] == []
         assert "2 different results of identical devices" in test["reason"]
 
 
-def test_a_floor_that_no_cpu_reaches_is_missed_by_all(sandbox: Cluster) -> None:
+def test_unreachable_floor_fails_all_nodes(sandbox: Cluster) -> None:
     high = {"validation_gemm_tflops": 1000, "validation_hpl_gflops": 1e9}
     report = validate(sandbox, ["gemm"], **high)
     (test,) = report["tests"]
@@ -81,7 +79,7 @@ def test_a_floor_that_no_cpu_reaches_is_missed_by_all(sandbox: Cluster) -> None:
     assert (test["verdict"], "floor 1e+09 per rank" in test["reason"]) == ("FAIL", True), test["reason"]
 
 
-# Turns of some seconds each, so that a minute and a half has enough of them to compare on a busy machine.
+# Rounds of some seconds each, so that a minute and a half has enough of them to compare on a busy machine.
 SOAK = {
     "validation_soak_minutes": 1.5,
     "__validation_soak_gemm_seconds": 1,
@@ -91,7 +89,7 @@ SOAK = {
 }
 
 
-def test_nodes_hold_out_under_load_and_are_watched_meanwhile(sandbox: Cluster) -> None:
+def test_nodes_pass_a_soak_and_are_monitored(sandbox: Cluster) -> None:
     (test,) = validate(sandbox, ["soak"], **SOAK)["tests"]
     assert test["verdict"] == "PASS", test
     assert "sustained the load for 1.5 min" in test["reason"]
@@ -104,13 +102,13 @@ def test_nodes_hold_out_under_load_and_are_watched_meanwhile(sandbox: Cluster) -
     assert "GB/s at first" in page
 
 
-def test_a_sum_that_is_wrong_ends_the_soak_and_fails(sandbox: Cluster) -> None:
+def test_wrong_sum_ends_the_soak_and_fails(sandbox: Cluster) -> None:
     (test,) = validate(sandbox, ["soak"], **SOAK, __validation_mpi_wrong_rank=0)["tests"]
     assert (test["verdict"], "the sums are wrong" in test["reason"]) == ("FAIL", True), test["reason"]
     assert any("the soak lasted" in words for words in test["findings"]), test["findings"]
 
 
-def test_a_soak_that_does_not_fit_is_refused_before_it_begins(sandbox: Cluster) -> None:
+def test_soak_that_does_not_fit_is_refused_before_it_starts(sandbox: Cluster) -> None:
     asked = {**SOAK, "validation_stages": ["soak"], "validation_time_limit": 600}
     done = sandbox.playbook("validate.yml", "-e", json.dumps(asked), timeout=SLOW)
     assert done.returncode != 0

@@ -1,4 +1,4 @@
-"""The wheel from a package index, in an environment without Ansible, with the oldest Python that this machine has."""
+"""Tests of the wheel from a package index, in an environment without Ansible, with this machine's oldest Python."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ RECORDING = TOP / "tests/fixtures/nccl/all_reduce_2x8.txt"
 
 
 def found(python: str) -> str:
-    """Return the path of a Python that runs; empty for none."""
+    """Return the path of a working Python, or '' if there is none."""
     path = shutil.which(python) or ""
     return path if path and not subprocess.run([path, "-V"], check=False, capture_output=True).returncode else ""
 
 
 @pytest.fixture(scope="module")
 def busbar(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The command of an environment into which pip has installed the wheel."""
+    """Return the command of an environment into which pip has installed the wheel."""
     folder = tmp_path_factory.mktemp("wheel")
     subprocess.run([TOP / "scripts/build", folder], check=True, capture_output=True)
     (wheel,) = folder.glob("*.whl")
@@ -48,7 +48,7 @@ def test_pip_installs_no_ansible(busbar: Path) -> None:
     assert "busbar provision needs Ansible: pip install 'busbar[ansible]'" in done.stderr
 
 
-def test_the_commands_for_users_run(busbar: Path) -> None:
+def test_user_commands_run(busbar: Path) -> None:
     shown = run(busbar, "--help")
     assert shown.returncode == 0, shown.stderr
     assert "prove" in shown.stdout

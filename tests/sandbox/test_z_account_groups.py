@@ -1,4 +1,4 @@
-"""Slurm with users of a directory: logins to compute nodes, and groups that decide who may charge an account."""
+"""Tests of Slurm with directory users: logins to compute nodes, and groups that grant accounts."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def associations(sandbox: Cluster) -> list[str]:
 
 
 def rights(sandbox: Cluster) -> tuple[str, list[str]]:
-    """Who coordinates the account, and who has rights over Slurm."""
+    """Return the coordinators of the account, and the users with rights in Slurm."""
     coordinators = sandbox.exec("ctl", "sacctmgr -nP show account physics withcoord format=Coordinators").stdout
     users = sandbox.exec("ctl", "sacctmgr -nP show user format=User,AdminLevel").stdout.split()
     return coordinators.strip().strip("|"), [line for line in users if line.startswith(("erin", "frank"))]
@@ -61,7 +61,7 @@ def test_declared_users_still_need_a_job_on_a_compute_node(directory: Cluster) -
 
 @pytest.fixture(scope="module")
 def mapped(directory: Cluster) -> Iterator[Cluster]:
-    """The directory's group physics, with erin in it, is mapped to the account physics."""
+    """Map the directory's group physics, which contains erin, to the account physics."""
     change(
         directory,
         f"dn: cn={GROUP},ou=groups,{SUFFIX}\nobjectClass: posixGroup\ngidNumber: 20060\nmemberUid: erin\n\n",
@@ -85,7 +85,7 @@ def mapped(directory: Cluster) -> Iterator[Cluster]:
         )
         directory.exec("ctl", "sacctmgr -i delete account physics; rm -rf /var/lib/busbar-account-groups", check=False)
         directory.exec("ctl", f"ldapdelete -Q -Y EXTERNAL -H ldapi:/// cn={GROUP},ou=groups,{SUFFIX}", check=False)
-        # sssd answers from its cache for minutes; the tests after these see the directory as it is.
+        # sssd caches entries for minutes; the following tests need the current directory.
         for node in nodes(directory):
             directory.exec(node, "sss_cache -E")
         assert back.returncode == 0, back.stdout
@@ -94,7 +94,7 @@ def mapped(directory: Cluster) -> Iterator[Cluster]:
 
 
 @pytest.mark.scenario
-def test_who_is_in_the_group_has_the_account_after_the_run(mapped: Cluster) -> None:
+def test_group_member_has_the_account_after_the_run(mapped: Cluster) -> None:
     assert associations(mapped) == ["erin|4|"]
     assert mapped.exec("ctl", "systemctl is-active busbar-account-groups.timer").stdout == "active\n"
     assert submit_as(mapped, "erin", "true").returncode == 0
@@ -104,7 +104,7 @@ def test_who_is_in_the_group_has_the_account_after_the_run(mapped: Cluster) -> N
 
 
 @pytest.mark.scenario
-def test_the_group_coordinates_the_account_and_operates_slurm(mapped: Cluster) -> None:
+def test_group_member_coordinates_the_account_and_operates_slurm(mapped: Cluster) -> None:
     assert rights(mapped) == ("erin", ["erin|Operator"])
     made = "scontrol create reservation=hers starttime=now+1hour duration=1 nodecnt=1 users=erin"
     assert (
@@ -118,7 +118,7 @@ def test_the_group_coordinates_the_account_and_operates_slurm(mapped: Cluster) -
     assert mapped.exec("ctl", limit).stdout == "\n"
 
 
-def test_who_joins_gets_it_and_a_dry_run_only_says_so(mapped: Cluster) -> None:
+def test_new_member_gets_the_account_and_dry_run_changes_nothing(mapped: Cluster) -> None:
     change(mapped, member(GROUP, "frank"))
     said = compare(mapped, "--dry-run")
     assert (said.returncode, associations(mapped)) == (0, ["erin|4|"]), said.stderr
@@ -130,7 +130,7 @@ def test_who_joins_gets_it_and_a_dry_run_only_says_so(mapped: Cluster) -> None:
     assert compare(mapped).stdout == "0 of 0 changes\n"
 
 
-def test_a_directory_that_is_away_takes_nobody_out(mapped: Cluster) -> None:
+def test_unavailable_directory_removes_nobody(mapped: Cluster) -> None:
     mapped.exec("ctl", "systemctl stop slapd")
     try:
         done = compare(mapped)
@@ -143,7 +143,7 @@ def test_a_directory_that_is_away_takes_nobody_out(mapped: Cluster) -> None:
     assert metric(mapped, "last_run_failed") == 0
 
 
-def test_an_accounting_that_is_away_says_so(mapped: Cluster) -> None:
+def test_unavailable_accounting_is_reported(mapped: Cluster) -> None:
     mapped.exec("ctl", "systemctl stop slurmdbd")
     try:
         done = compare(mapped)
@@ -155,12 +155,12 @@ def test_an_accounting_that_is_away_says_so(mapped: Cluster) -> None:
     mapped.wait_until(lambda: compare(mapped).returncode == 0, "slurmdbd is not back", 60)
 
 
-def test_who_leaves_keeps_the_jobs_and_submits_no_more(mapped: Cluster) -> None:
+def test_removed_member_keeps_running_jobs_and_cannot_submit(mapped: Cluster) -> None:
     job = submit_as(mapped, "frank", "sleep 600").stdout.strip()
     state = f"squeue -h -j {job} -o %T"
     mapped.wait_until(lambda: mapped.exec("ctl", state).stdout == "RUNNING\n", "the job does not run", 60)
     change(mapped, member(GROUP, "frank", how="delete"))
-    # sssd, which was without its directory a moment ago, is back soon, and not at once.
+    # sssd needs a moment to reconnect to the directory.
     mapped.wait_until(lambda: "frank left physics and has jobs" in compare(mapped).stdout, "frank did not leave", 90)
     assert associations(mapped) == ["erin|4|", "frank|4|0"]
     refused = submit_as(mapped, "frank", "true")
@@ -173,14 +173,14 @@ def test_who_leaves_keeps_the_jobs_and_submits_no_more(mapped: Cluster) -> None:
     assert rights(mapped) == ("erin", ["erin|Operator"])
 
 
-def test_who_comes_back_may_submit_again(mapped: Cluster) -> None:
+def test_returning_member_may_submit_again(mapped: Cluster) -> None:
     mapped.exec("ctl", "sacctmgr -i modify user where name=erin account=physics set MaxSubmitJobs=0")
     done = compare(mapped)
     assert (done.returncode, associations(mapped)) == (0, ["erin|4|"]), done.stderr
     assert submit_as(mapped, "erin", "true").returncode == 0
 
 
-def test_an_empty_group_and_too_many_leavers_need_a_person(mapped: Cluster) -> None:
+def test_empty_group_and_many_removals_need_confirmation(mapped: Cluster) -> None:
     change(mapped, member(GROUP, "frank"))
     assert compare(mapped).returncode == 0
     mapped.wait_until(
@@ -200,7 +200,7 @@ def test_an_empty_group_and_too_many_leavers_need_a_person(mapped: Cluster) -> N
     assert (asked.returncode, associations(mapped)) == (0, []), asked.stderr
 
 
-def test_a_group_that_is_gone_takes_nobody_out(mapped: Cluster) -> None:
+def test_missing_group_removes_nobody(mapped: Cluster) -> None:
     change(mapped, member(GROUP, "erin"))
     assert compare(mapped).returncode == 0
     name = f"dn: cn={GROUP},ou=groups,{SUFFIX}\nchangetype: modrdn\nnewrdn: cn=other\ndeleteoldrdn: 1\n\n"

@@ -1,4 +1,4 @@
-"""Users of a directory: real slapd and sssd, logins by key and password, jobs, attacks, a directory that is away."""
+"""Tests of directory users: real slapd and sssd, logins by key and password, jobs, attacks, a missing directory."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ pytestmark = pytest.mark.proves("ldap_server", "sssd")
 
 
 @pytest.mark.scenario
-def test_every_node_knows_them_by_the_same_numbers(directory: Cluster) -> None:
+def test_every_node_has_the_same_uids_and_gids(directory: Cluster) -> None:
     for node in nodes(directory):
         directory.exec(node, "timeout 60 sh -c 'until id erin; do sleep 0.5; done'", timeout=90)
     erin = "uid=20101(erin) gid=20000(cluster-users) groups=20000(cluster-users)\n"
@@ -49,7 +49,7 @@ def test_every_node_knows_them_by_the_same_numbers(directory: Cluster) -> None:
 
 
 @pytest.mark.scenario
-def test_a_user_logs_in_by_key_and_by_password_to_a_home_of_her_own(directory: Cluster, directory_key: Path) -> None:
+def test_user_logs_in_by_key_and_password_to_her_own_home(directory: Cluster, directory_key: Path) -> None:
     home = "stat -c '%U %a' /shared/home/erin"
     directory.wait_until(lambda: directory.exec("ctl", home, check=False).stdout == "erin 700\n", "no home", 90)
     for done in (by_key(directory, "erin", directory_key), by_password(directory, "erin", PASSWORDS["erin"])):
@@ -59,7 +59,7 @@ def test_a_user_logs_in_by_key_and_by_password_to_a_home_of_her_own(directory: C
     assert alice.stdout == "alice\n", alice.stderr
 
 
-def test_who_has_no_right_does_not_log_in(directory: Cluster, directory_key: Path) -> None:
+def test_user_without_permission_cannot_log_in(directory: Cluster, directory_key: Path) -> None:
     wrong = by_password(directory, "erin", "a wrong password")
     assert (wrong.returncode, "Permission denied" in wrong.stderr) == (255, True)
     assert by_key(directory, "frank", directory_key).returncode == 255
@@ -68,7 +68,7 @@ def test_who_has_no_right_does_not_log_in(directory: Cluster, directory_key: Pat
     assert directory.exec("ctl", "ls -d /shared/home/dave", check=False).returncode != 0
     change(directory, member("cluster-locked", "erin"))
     try:
-        # sssd asks for groups once in a login; what it heard of them holds for some seconds.
+        # sssd queries groups once per login and caches the answer for some seconds.
         directory.wait_until(lambda: by_key(directory, "erin", directory_key).returncode == 255, "erin is not locked")
         done = by_password(directory, "erin", PASSWORDS["erin"])
         assert (done.returncode, done.stdout) == (255, ""), done.stderr
@@ -77,7 +77,7 @@ def test_who_has_no_right_does_not_log_in(directory: Cluster, directory_key: Pat
     directory.wait_until(lambda: by_key(directory, "erin", directory_key).stdout == "erin\n", "erin is still locked")
 
 
-def test_an_entry_with_the_name_of_an_admin_opens_nothing(directory: Cluster, directory_key: Path) -> None:
+def test_entry_with_the_name_of_an_admin_gives_no_access(directory: Cluster, directory_key: Path) -> None:
     entry = person("admin", 20109, 20000, directory_key.with_suffix(".pub").read_text().strip())
     change(directory, entry, tool="ldapadd")
     change(directory, member("cluster-users", "admin"))
@@ -93,7 +93,7 @@ def test_an_entry_with_the_name_of_an_admin_opens_nothing(directory: Cluster, di
         directory.exec("ctl", f"ldapdelete {ROOT} uid=admin,ou=people,{SUFFIX}")
 
 
-def test_a_number_that_is_taken_is_refused_with_both_names(directory: Cluster) -> None:
+def test_uid_in_use_is_refused_with_both_names(directory: Cluster) -> None:
     accounts = yaml.safe_load((directory.inventory / "group_vars/all/zz_sandbox.yml").read_text())["users_accounts"]
     carol = {"name": "carol", "uid": 20101, "group": "research"}
     refused = provisioned(directory, "--limit", "login", users_accounts=[*accounts, carol])
@@ -102,7 +102,7 @@ def test_a_number_that_is_taken_is_refused_with_both_names(directory: Cluster) -
     assert "change the uid of carol" in refused.stdout
 
 
-def test_nobody_reads_a_hash_or_writes_what_is_others(directory: Cluster) -> None:
+def test_users_cannot_read_hashes_or_change_other_entries(directory: Cluster) -> None:
     listed = asked_as(directory, "erin", "ldapsearch", f"-LLL -o ldif-wrap=no -b {SUFFIX} '*' +")
     assert f"dn: uid=frank,ou=people,{SUFFIX}" in listed.stdout
     for word in ("userPassword:", "ARGON2", "pwdHistory", KEY_OF_FRANK, "cn=reader"):
@@ -119,7 +119,7 @@ def test_nobody_reads_a_hash_or_writes_what_is_others(directory: Cluster) -> Non
     ):
         done = asked_as(directory, "erin", "ldapmodify", "", ldif)
         assert done.returncode == INSUFFICIENT, (ldif, done.stdout, done.stderr)
-    # A filter tells by what it finds, whatever it shows.
+    # A filter could reveal an attribute by its matches, even if the attribute is not shown.
     guessed = asked_as(directory, "erin", "ldapsearch", f"-LLL -b {SUFFIX} '(userPassword=*)' dn")
     assert guessed.stdout == ""
     anonymous = directory.exec(
@@ -139,7 +139,7 @@ def test_nobody_reads_a_hash_or_writes_what_is_others(directory: Cluster) -> Non
     assert PASSWORDS["erin"] not in hashes
 
 
-def test_a_user_sets_her_own_key_and_password(directory: Cluster, tmp_path: Path) -> None:
+def test_user_changes_her_own_key_and_password(directory: Cluster, tmp_path: Path) -> None:
     own = tmp_path / "own"
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", own], check=True)
     start = f"dn: uid=frank,ou=people,{SUFFIX}\nchangetype: modify\n"
@@ -160,7 +160,7 @@ def test_a_user_sets_her_own_key_and_password(directory: Cluster, tmp_path: Path
 
 @pytest.fixture(scope="module")
 def associated(directory: Cluster) -> Iterator[Cluster]:
-    """Erin has an association; her name resolved before it was made."""
+    """Add an association for erin; her name is resolved before it is created."""
     users = yaml.safe_load((directory.inventory / "group_vars/all/zz_sandbox.yml").read_text())["users_accounts"]
     erin = {"name": "erin", "slurm": {"account": "research"}}
     unknown = {"name": "nobody-there", "slurm": {"account": "research"}}
@@ -175,7 +175,7 @@ def associated(directory: Cluster) -> Iterator[Cluster]:
     directory.exec("ctl", "scancel --user=erin; sacctmgr -i delete user erin")
 
 
-def test_a_job_runs_for_her_account(associated: Cluster) -> None:
+def test_job_runs_and_is_accounted(associated: Cluster) -> None:
     done = associated.exec("login", "srun --job-name=hers id -un", user="erin")
     assert done.stdout == "erin\n"
     listing = "sacct -nX --name=hers --user=erin -o Account,State%10"
@@ -183,7 +183,7 @@ def test_a_job_runs_for_her_account(associated: Cluster) -> None:
     assert associated.exec("ctl", listing).stdout.split()[:2] == ["research", "COMPLETED"]
 
 
-def test_logins_and_jobs_go_on_while_the_directory_is_away(associated: Cluster, directory_key: Path) -> None:
+def test_logins_and_jobs_continue_while_the_directory_is_down(associated: Cluster, directory_key: Path) -> None:
     number = associated.exec("login", "sbatch --parsable -o /dev/null --wrap 'sleep 300'", user="erin").stdout.strip()
     state = f"squeue -h -j {number} -o %T"
     associated.wait_until(lambda: associated.exec("ctl", state).stdout == "RUNNING\n", "the job does not run")
@@ -204,7 +204,7 @@ def test_logins_and_jobs_go_on_while_the_directory_is_away(associated: Cluster, 
     )
 
 
-def test_a_certificate_of_another_user_is_refused(directory: Cluster) -> None:
+def test_untrusted_certificate_is_refused(directory: Cluster) -> None:
     make = (
         "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=other -keyout /root/other.key -out /root/other.crt"
     )
@@ -221,7 +221,7 @@ def test_a_certificate_of_another_user_is_refused(directory: Cluster) -> None:
     assert directory.exec("login", "cat /etc/sssd/sssd.conf").stdout == before
 
 
-def test_an_address_without_tls_is_refused_before_anything_changes(directory: Cluster) -> None:
+def test_uri_without_tls_is_refused_before_any_change(directory: Cluster) -> None:
     outside = {"identity_source": "external", "sssd_uris": ["ldap://ldap.example.org"], "sssd_base": SUFFIX}
     given = outside | {"identity_groups": ["staff"]}
     refused = directory.playbook("preflight.yml", "-e", json.dumps(given), "--tags", "sssd")
@@ -230,7 +230,7 @@ def test_an_address_without_tls_is_refused_before_anything_changes(directory: Cl
     assert {counts["changed"] for counts in recap(refused.stdout).values()} == {0}
 
 
-def test_an_outside_directory_serves_as_well(directory: Cluster) -> None:
+def test_external_directory_works(directory: Cluster) -> None:
     reader = {
         "identity_source": "external",
         "identity_groups": ["cluster-users"],
@@ -249,7 +249,7 @@ def test_an_outside_directory_serves_as_well(directory: Cluster) -> None:
     assert back.returncode == 0, back.stdout + back.stderr
 
 
-def test_the_password_with_which_hosts_read_is_replaced(directory: Cluster) -> None:
+def test_password_of_the_reader_is_rotated(directory: Cluster) -> None:
     path = directory.state / "secrets" / "ldap_reader.password"
     old = path.read_text(encoding="utf-8").strip()
     asked = json.dumps({"rotate_secrets": ["ldap_reader"]})

@@ -1,4 +1,4 @@
-"""What a cluster does while its directory is of no use: away at boot, a wrong password, an ended certificate."""
+"""Tests of an unusable directory: unavailable at boot, wrong password, expired certificate."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.proves("ldap_server", "sssd")
 
 DAY_S = 86400
-# A look-up that the directory does not answer ends after four seconds; busy cores take their share.
+# An unanswered lookup ends after four seconds; busy cores need a margin.
 PATIENCE_S = 20
 
 
@@ -27,16 +27,14 @@ def is_back(directory: Cluster) -> bool:
     return directory.exec("ctl", f"ldapwhoami {ROOT}", check=False).returncode == 0
 
 
-def test_a_host_that_boots_while_the_directory_is_away_knows_who_was_there(
-    directory: Cluster, directory_key: Path
-) -> None:
+def test_host_that_boots_without_the_directory_resolves_cached_users(directory: Cluster, directory_key: Path) -> None:
     assert by_password(directory, "erin", PASSWORDS["erin"]).stdout == "erin\n"
     node = directory.compute[0]
     directory.exec(node, "timeout 60 sh -c 'until id erin; do sleep 0.5; done'", timeout=90)
     directory.exec("ctl", "systemctl stop slapd")
     try:
         for host in ("login", node):
-            # What a boot starts, with nothing left in memory.
+            # The services that a boot starts, with an empty memory cache.
             directory.exec(host, "systemctl stop sssd; rm -f /var/lib/sss/mc/*; systemctl restart sssd ssh")
         directory.exec(node, "systemctl restart slurmd")
         for done in (by_password(directory, "erin", PASSWORDS["erin"]), by_key(directory, "erin", directory_key)):
@@ -55,7 +53,7 @@ def test_a_host_that_boots_while_the_directory_is_away_knows_who_was_there(
     directory.wait_until(lambda: is_back(directory), "slapd is not back")
 
 
-def test_a_wrong_password_of_the_hosts_is_refused_and_changes_nothing(directory: Cluster) -> None:
+def test_wrong_bind_password_is_refused_and_changes_nothing(directory: Cluster) -> None:
     before = directory.exec("login", "cat /etc/sssd/sssd.conf").stdout
     wrong = "not the password of the hosts"
     refused = provisioned(directory, "--limit", "login", "-e", json.dumps({"sssd_bind_password": wrong}))
@@ -67,7 +65,7 @@ def test_a_wrong_password_of_the_hosts_is_refused_and_changes_nothing(directory:
     assert directory.exec("login", "cat /etc/sssd/sssd.conf").stdout == before
 
 
-def test_a_certificate_that_has_ended_is_refused_and_the_next_run_renews_it(directory: Cluster) -> None:
+def test_expired_certificate_is_refused_and_renewed_by_the_next_run(directory: Cluster) -> None:
     key = directory.exec(
         "ctl", "openssl pkey -in /etc/busbar/tls/host.key -pubout | ssh-keygen -i -m PKCS8 -f /dev/stdin"
     )
@@ -79,7 +77,7 @@ def test_a_certificate_that_has_ended_is_refused_and_the_next_run_renews_it(dire
     refused = directory.playbook("base.yml", "--tags", "sssd", "--limit", "login", *given())
     assert refused.returncode != 0
     assert "cannot query the directory: ldaps://ctl:636: " in refused.stdout
-    # Who has logged in before still does.
+    # Users who logged in before still can.
     assert by_password(directory, "erin", PASSWORDS["erin"]).stdout == "erin\n"
     done = provisioned(directory)
     assert done.returncode == 0, done.stdout + done.stderr

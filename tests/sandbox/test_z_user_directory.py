@@ -1,4 +1,4 @@
-"""`busbar user` on the cluster's own directory: real slapd and sssd, a home, a login, a job, the journal."""
+"""Tests of `busbar user` with the cluster's own directory: real slapd and sssd, a home, a login, a job, the journal."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _entries(sandbox: Cluster) -> str:
 
 @pytest.fixture(scope="module")
 def grace(directory: Cluster, directory_key: Path) -> Iterator[Cluster]:
-    """A directory with grace, whom a rehearsal did not add."""
+    """Return a directory with the user grace, which a dry run did not add."""
     before = _entries(directory)
     words = ["add", "grace", "--number", str(NUMBER), "--full-name", "Grace Example", "--account", "research"]
     words += ["--key", str(directory_key.with_suffix(".pub"))]
@@ -45,7 +45,7 @@ def grace(directory: Cluster, directory_key: Path) -> Iterator[Cluster]:
 
 
 @pytest.mark.scenario
-def test_a_new_user_logs_in_and_runs_a_job(grace: Cluster, directory_key: Path) -> None:
+def test_new_user_logs_in_and_runs_a_job(grace: Cluster, directory_key: Path) -> None:
     assert grace.exec("ctl", "stat -c '%U %a' /shared/home/grace").stdout == "grace 700\n"
     assert by_key(grace, "grace", directory_key).stdout == "grace\n"
     assert grace.exec("ctl", "sacctmgr -nP show assoc user=grace format=account").stdout == "research\n"
@@ -56,7 +56,7 @@ def test_a_new_user_logs_in_and_runs_a_job(grace: Cluster, directory_key: Path) 
     assert f"add grace with UID {NUMBER}" in said
 
 
-def test_who_is_there_already_stays_as_is(grace: Cluster) -> None:
+def test_existing_user_is_left_unchanged(grace: Cluster) -> None:
     before = _entries(grace)
     again = _user(grace, "add", "grace", "--number", str(NUMBER))
     assert again.returncode == 0, again.stdout + again.stderr
@@ -85,14 +85,14 @@ def test_what_cannot_be_is_refused_with_both_sides(grace: Cluster, tmp_path: Pat
     assert _entries(grace) == before
 
 
-def test_a_lock_ends_logins(grace: Cluster, directory_key: Path) -> None:
+def test_lock_prevents_logins(grace: Cluster, directory_key: Path) -> None:
     assert _user(grace, "lock", "grace").returncode == 0
     grace.wait_until(lambda: by_key(grace, "grace", directory_key).returncode == 255, "grace is not locked")
     assert _user(grace, "unlock", "grace").returncode == 0
     grace.wait_until(lambda: by_key(grace, "grace", directory_key).stdout == "grace\n", "grace is still locked")
 
 
-def test_who_has_a_job_is_removed_after_it(grace: Cluster) -> None:
+def test_user_with_a_job_is_removed_after_it_ends(grace: Cluster) -> None:
     job = grace.exec("login", "sbatch --parsable --wrap 'sleep 600'", user="grace").stdout.strip()
     refused = _user(grace, "remove", "grace")
     assert refused.returncode == 2, refused.stdout + refused.stderr

@@ -1,4 +1,4 @@
-"""Packages of a test, installed in version 1, and archives on the host that offer version 2."""
+"""Test packages, installed in version 1, and archives on the host that offer version 2."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from conftest import Cluster
 
 SECURITY, PLAIN = "Debian-Security", "Debian"
-# Where unattended-upgrades looks for security updates: an archive of that name that belongs to the host's release.
+# The label that unattended-upgrades accepts for security updates, with the host's release.
 _OFFER = """set -e; top=/var/tmp/trial-archive; mkdir -p $top/made
 for version in 1 2; do
   folder=$top/made/{name}-$version; mkdir -p $folder/DEBIAN
@@ -31,14 +31,14 @@ echo "deb [trusted=yes] file:$archive ./" >/etc/apt/sources.list.d/trial-{name}.
 
 
 def offer(cluster: Cluster, node: str, packages: Mapping[str, str]) -> None:
-    """Install packages, and have archives with these labels offer newer versions of them."""
+    """Install packages, and create archives with these labels that offer newer versions."""
     for name, label in packages.items():
         suffix = "-security" if label == SECURITY else ""
         cluster.exec(node, _OFFER.format(name=name, label=label, suffix=suffix))
 
 
 def versions(cluster: Cluster, node: str, packages: Iterable[str]) -> list[str]:
-    """The packages with their versions, sorted."""
+    """Return the packages with their versions, sorted."""
     shown = cluster.exec(node, f"dpkg-query -W -f '${{Package}} ${{Version}}\n' {' '.join(packages)}")
     return sorted(shown.stdout.splitlines())
 

@@ -1,4 +1,4 @@
-"""What tests of validations share."""
+"""Common helpers for tests of validations."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["validate"]
 
 
 def validate(sandbox: Cluster, *arguments: str) -> tuple[subprocess.CompletedProcess[str], dict[str, Any]]:
-    """Run the playbook and return what it said and the report that it left."""
+    """Run the playbook and return its output and the report."""
     latest = sandbox.state / "reports" / "latest"
     before = latest.resolve()
     done = sandbox.playbook("validate.yml", "-t", "validation_run", *arguments, timeout=300)

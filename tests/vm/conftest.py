@@ -1,4 +1,4 @@
-"""A file server and its client with real kernels, made when a test first asks for them."""
+"""A file server and its client with their own kernels, created when a test first requests them."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ SITE = Path(__file__).with_name("site.yml")
 
 @pytest.fixture(scope="session")
 def machines() -> Iterator[Machines]:
-    """The provisioned machines named by BUSBAR_TEST_VMS (default: test-vm); their cables are plugged at the end.
+    """Return the provisioned machines named by BUSBAR_TEST_VMS (default: test-vm); cables are connected at the end.
 
-    Machines that stand are used as they are; those that are made here are left standing: `scripts/test` removes them.
+    Existing machines are used unchanged. New machines stay for the next tests: `scripts/test` removes them.
     """
     name = os.environ.get("BUSBAR_TEST_VMS", DEFAULT_NAME)
     try:

@@ -1,4 +1,4 @@
-"""What is exported is mounted as declared, shared by all, and closed to root and to strangers."""
+"""Tests of exports and mounts: mounted as declared, shared by all machines, closed to root and to outside hosts."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ def test_mounts_have_the_declared_options(machines: Machines, path: str) -> None
     assert machines.host(CLIENT).mount_point(path).exists
 
 
-def test_connections_are_as_many_as_declared(machines: Machines) -> None:
+def test_number_of_connections_matches_nconnect(machines: Machines) -> None:
     peers = machines.output(CLIENT, "ss -Htn state established dst 10.77.0.10:2049").splitlines()
     assert len(peers) == 4, peers
 
 
-def test_the_server_speaks_only_the_declared_versions(machines: Machines) -> None:
+def test_server_enables_only_the_declared_versions(machines: Machines) -> None:
     assert machines.output(SERVER, "cat /proc/fs/nfsd/versions").split() == ["-3", "+4", "-4.0", "-4.1", "+4.2"]
     assert machines.host(SERVER).service("nfs-server").is_enabled
 
 
 @pytest.mark.scenario
-def test_each_sees_what_the_other_writes(machines: Machines) -> None:
+def test_both_machines_see_each_others_files(machines: Machines) -> None:
     machines.ssh(CLIENT, "runuser -u alice -- sh -c 'echo from the client >/projects/greeting'")
     assert machines.output(SERVER, "stat -c '%U:%G' /projects/greeting; cat /projects/greeting").split("\n") == [
         "alice:research",
@@ -46,7 +46,7 @@ def test_each_sees_what_the_other_writes(machines: Machines) -> None:
     assert machines.output(CLIENT, "stat -c %U /projects/answer; cat /projects/answer") == "bob\nfrom the server"
 
 
-def test_a_lock_of_one_holds_on_the_other(machines: Machines) -> None:
+def test_lock_of_one_machine_holds_on_the_other(machines: Machines) -> None:
     hold = "import fcntl, time; f = open('/projects/greeting', 'r+'); fcntl.lockf(f, fcntl.LOCK_EX); time.sleep(600)"
     locked = "runuser -u alice -- flock {} /projects/greeting true"
     machines.ssh(SERVER, f'systemd-run --quiet --unit=lock-holder python3 -c "{hold}"')
@@ -59,7 +59,7 @@ def test_a_lock_of_one_holds_on_the_other(machines: Machines) -> None:
     machines.ssh(CLIENT, locked.format("-w 30"))
 
 
-def test_homes_are_made_once_on_the_server_and_are_their_owners_alone(machines: Machines) -> None:
+def test_homes_are_created_on_the_server_and_owned_by_their_users(machines: Machines) -> None:
     for machine in (SERVER, CLIENT):
         assert machines.output(machine, "stat -c '%U:%G %F' /shared/home/alice") == "alice:research directory"
     machines.ssh(CLIENT, "runuser -l alice -c 'touch ~/mine'")
@@ -67,7 +67,7 @@ def test_homes_are_made_once_on_the_server_and_are_their_owners_alone(machines: 
 
 
 @pytest.mark.scenario
-def test_root_of_a_client_is_nobody(machines: Machines) -> None:
+def test_root_of_a_client_is_mapped_to_nobody(machines: Machines) -> None:
     refused = machines.ssh(CLIENT, "touch /shared/by-root", check=False)
     assert "Permission denied" in refused.stderr
     machines.ssh(CLIENT, "touch /projects/by-root")
@@ -75,8 +75,8 @@ def test_root_of_a_client_is_nobody(machines: Machines) -> None:
     assert "not permitted" in machines.ssh(CLIENT, "chown alice /projects/by-root", check=False).stderr
 
 
-def test_a_host_outside_the_export_is_refused(machines: Machines) -> None:
-    """The client asks from its address on a network that does not belong to the cluster; the wire is the same."""
+def test_host_outside_the_export_is_refused(machines: Machines) -> None:
+    """The client connects from its address on a network that does not belong to the cluster; the link is the same."""
     refused = machines.ssh(CLIENT, "mount -t nfs4 -o ro,timeo=50 10.77.1.10:/projects /mnt", check=False)
     assert refused.returncode != 0
     assert "denied by server" in refused.stderr
@@ -90,13 +90,13 @@ def test_second_run_changes_nothing(machines: Machines) -> None:
     assert {host: counts["changed"] for host, counts in recap(done.stdout).items()} == {SERVER: 0, CLIENT: 0}
 
 
-def test_check_mode_on_finished_machines_sees_nothing_to_do(machines: Machines) -> None:
+def test_check_mode_on_finished_machines_shows_no_changes(machines: Machines) -> None:
     done = machines.provision("--check", "--diff")
     assert done.returncode == 0, done.stdout + done.stderr
     assert {host: counts["changed"] for host, counts in recap(done.stdout).items()} == {SERVER: 0, CLIENT: 0}
 
 
-def test_check_mode_tells_what_would_change_and_changes_nothing(machines: Machines) -> None:
+def test_check_mode_shows_changes_and_makes_none(machines: Machines) -> None:
     exports = [{"path": "/shared"}, {"path": "/projects", "options": ["ro"]}, {"path": "/archive"}]
     look = "cat /etc/exports.d/*; exportfs -s; ls -d /archive 2>&1 || true"
     before = machines.output(SERVER, look)
@@ -110,7 +110,7 @@ def test_check_mode_tells_what_would_change_and_changes_nothing(machines: Machin
 EXPORTS = "cat /etc/exports.d/*; exportfs -s | sort"
 
 
-def test_exports_that_exportfs_refuses_are_never_written(machines: Machines) -> None:
+def test_exports_rejected_by_exportfs_are_never_written(machines: Machines) -> None:
     before = machines.output(SERVER, EXPORTS)
     exports = [{"path": "/shared", "options": ["anonuid=nobody"]}, {"path": "/projects"}]
     for check in (["--check"], []):
@@ -121,7 +121,7 @@ def test_exports_that_exportfs_refuses_are_never_written(machines: Machines) -> 
         assert machines.output(SERVER, EXPORTS) == before
 
 
-def test_an_export_that_was_withdrawn_is_active_again(machines: Machines) -> None:
+def test_unexported_path_is_exported_again(machines: Machines) -> None:
     before = machines.output(SERVER, EXPORTS)
     client = next(line.split()[1].partition("(")[0] for line in before.splitlines() if line.startswith("/projects  "))
     machines.ssh(SERVER, f"exportfs -u {client}:/projects")
@@ -133,10 +133,10 @@ def test_an_export_that_was_withdrawn_is_active_again(machines: Machines) -> Non
     assert machines.output(SERVER, EXPORTS) == before
 
 
-def test_the_previous_exports_are_restored_when_the_new_ones_do_not_become_active(machines: Machines) -> None:
+def test_previous_exports_are_restored_if_the_new_ones_cannot_be_activated(machines: Machines) -> None:
     before = machines.output(SERVER, EXPORTS)
     exports = [{"path": "/shared", "clients": ["10.77.0.0/25"]}, {"path": "/projects"}]
-    # exportfs cannot replace the table; the trial has a table of its own.
+    # exportfs cannot replace the bind-mounted table; the trial uses its own table.
     machines.ssh(SERVER, "mount --bind /var/lib/nfs/etab /var/lib/nfs/etab")
     try:
         done = machines.provision("--limit", SERVER, nfs_server_exports=exports)
@@ -147,7 +147,7 @@ def test_the_previous_exports_are_restored_when_the_new_ones_do_not_become_activ
     assert machines.output(SERVER, EXPORTS) == before
 
 
-def test_new_options_are_written_and_the_mount_stays(machines: Machines) -> None:
+def test_new_options_are_written_without_a_remount(machines: Machines) -> None:
     fstab = machines.output(CLIENT, "echo '#own /own auto noauto 0 0' >>/etc/fstab; cat /etc/fstab")
     mounts = machines.output(CLIENT, "cat /proc/self/mounts")
     options = {"nfs_client_options": ["nosuid", "nodev", "noatime"]}
@@ -169,7 +169,7 @@ def test_new_options_are_written_and_the_mount_stays(machines: Machines) -> None
     assert machines.output(CLIENT, "cat /proc/self/mounts") == mounts
 
 
-def test_an_unmounted_line_is_mounted_again(machines: Machines) -> None:
+def test_unmounted_entry_is_mounted_again(machines: Machines) -> None:
     machines.ssh(CLIENT, "umount /projects")
     for check, point in ((["--check"], False), ([], True)):
         done = machines.provision("--limit", CLIENT, "--tags", "nfs_client", *check)

@@ -1,4 +1,4 @@
-"""Bad input and a wrong state of a host: one clear error with place and remedy, and nothing is changed."""
+"""Tests of invalid input and of wrong host states: one clear error with place and remedy, and no change."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SCRATCH0 = "/dev/disk/by-id/virtio-scratch0"
 
 @pytest.fixture(scope="module", autouse=True)
 def _nothing_is_changed(machines: Machines) -> Iterator[None]:
-    """No refusal in this file may leave a trace on either machine."""
+    """Check that the tests of this file change neither machine."""
     before = {machine: machines.output(machine, look) for machine, look in STATE.items()}
     yield
     for machine, look in STATE.items():
@@ -39,13 +39,13 @@ def _nothing_is_changed(machines: Machines) -> Iterator[None]:
     ],
     ids=["overlapping exports", "export of the root", "client network that is no network"],
 )
-def test_exports_that_are_not_sound(machines: Machines, exports: list[dict[str, Any]], said: list[str]) -> None:
+def test_invalid_exports_are_refused(machines: Machines, exports: list[dict[str, Any]], said: list[str]) -> None:
     text = machines.refusal(SERVER, nfs_server_exports=exports)
     for part in [*said, SERVER, "remedy: "]:
         assert part in text
 
 
-def test_mount_of_what_nothing_exports(machines: Machines) -> None:
+def test_mount_of_a_path_that_is_not_exported_is_refused(machines: Machines) -> None:
     mounts = [{"src": "10.77.0.10:/nowhere", "path": "/nowhere"}]
     text = machines.refusal(CLIENT, nfs_client_mounts=mounts)
     for part in ("/nowhere", CLIENT, "nfs_client_mounts", "remedy: "):
@@ -57,7 +57,7 @@ def test_mount_of_what_nothing_exports(machines: Machines) -> None:
     says="/busy…sleep…remedy: ",
     heals="end the process, run again",
 )
-def test_mount_point_in_use_names_who_holds_it(machines: Machines) -> None:
+def test_mount_point_in_use_is_refused_with_the_process(machines: Machines) -> None:
     start = "mkdir /busy && systemd-run --quiet --unit=holder --working-directory=/busy sleep 600"
     pid = machines.output(CLIENT, f"{start}; systemctl show -P MainPID holder")
     try:
@@ -68,7 +68,7 @@ def test_mount_point_in_use_names_who_holds_it(machines: Machines) -> None:
         assert part in text
 
 
-def test_mount_over_a_home_in_use(machines: Machines) -> None:
+def test_mount_over_a_home_in_use_is_refused(machines: Machines) -> None:
     text = machines.refusal(CLIENT, nfs_client_mounts=[{"src": "10.77.0.10:/projects", "path": "/home"}])
     for part in ("/home", "admin", "remedy: "):
         assert part in text
@@ -83,7 +83,7 @@ def test_mount_over_a_home_in_use(machines: Machines) -> None:
     ],
     ids=["device given twice", "device given by two names", "device that is not there"],
 )
-def test_devices_that_cannot_be_used(machines: Machines, devices: list[str], said: str) -> None:
+def test_unusable_devices_are_refused(machines: Machines, devices: list[str], said: str) -> None:
     text = machines.refusal(CLIENT, scratch_devices=devices)
     for part in (said, "scratch_devices", CLIENT, "remedy: "):
         assert part in text
@@ -94,7 +94,7 @@ def test_devices_that_cannot_be_used(machines: Machines, devices: list[str], sai
     says="thesis…scratch_wipe_devices…remedy: ",
     heals="name the disk in the option if it may be wiped",
 )
-def test_a_disk_with_data_is_refused_and_every_byte_of_it_stays(machines: Machines) -> None:
+def test_disk_with_data_is_refused_and_unchanged(machines: Machines) -> None:
     before = machines.disk_digest(CLIENT, "data0")
     device = "/dev/disk/by-id/virtio-data0"
     other = {"scratch_devices": [device], "scratch_path": "/other", "scratch_name": "other"}

@@ -1,4 +1,4 @@
-"""Scratch on the client's own disks: RAID 0 with XFS, for everybody."""
+"""Tests of scratch on the client's own disks: RAID 0 with XFS, writable by all users."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ def test_scratch_is_xfs_on_raid_0_of_the_declared_disks(machines: Machines) -> N
     assert "vdd" not in array
 
 
-def test_everybody_may_write_there_and_nobody_removes_what_is_anothers(machines: Machines) -> None:
+def test_all_users_may_write_but_not_delete_files_of_others(machines: Machines) -> None:
     machines.ssh(CLIENT, "runuser -u alice -- sh -c 'head -c 20M /dev/urandom >/scratch/data'")
     assert machines.output(CLIENT, "stat -c '%s %a' /scratch/data /scratch").splitlines()[0].startswith("20971520")
     removed = machines.ssh(CLIENT, "runuser -u bob -- rm -f /scratch/data", check=False)
     assert "not permitted" in removed.stderr
 
 
-def test_what_is_there_stays_when_the_role_runs_again(machines: Machines) -> None:
+def test_existing_data_is_kept_by_the_next_run(machines: Machines) -> None:
     before = machines.output(CLIENT, "sha256sum /scratch/data")
     done = machines.provision("--limit", CLIENT, "--tags", "scratch")
     assert done.returncode == 0, done.stdout
@@ -38,7 +38,7 @@ def test_what_is_there_stays_when_the_role_runs_again(machines: Machines) -> Non
     assert machines.output(CLIENT, "sha256sum /scratch/data") == before
 
 
-def test_a_striped_volume_of_lvm_is_made_once(machines: Machines) -> None:
+def test_striped_lvm_volume_is_created_once(machines: Machines) -> None:
     spare = {
         "scratch_devices": ["/dev/disk/by-id/virtio-spare0", "/dev/disk/by-id/virtio-spare1"],
         "scratch_raid": "lvm",

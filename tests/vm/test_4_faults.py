@@ -1,4 +1,4 @@
-"""A server that is away: programs wait and finish, a run does not wait, and reboots bring everything back."""
+"""Tests of an unavailable server: programs wait and finish, a run does not hang, and reboots restore everything."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.proves("nfs_server", "nfs_client", "storage_mounts")
 
 MINUTE_S = 60
-# Each block is on the server's disk before the next one is sent; the pauses make it outlast the reboot's beginning.
+# Each block is on the server's disk before the next one is sent; the pauses extend it beyond the start of the reboot.
 WRITER = """\
 import hashlib, os, time
 digest = hashlib.sha256()
@@ -35,14 +35,14 @@ print("sha256", digest.hexdigest(), flush=True)
 
 @pytest.fixture
 def _gone(machines: Machines) -> Iterator[None]:
-    """The server's cable is pulled, and plugged again when the test ends."""
+    """Disconnect the server's cable during the test."""
     machines.set_cable(SERVER, plugged=False)
     yield
     machines.set_cable(SERVER, plugged=True)
     machines.ssh(CLIENT, "ls /projects", timeout=180)
 
 
-def test_a_long_write_outlasts_a_reboot_of_the_server(machines: Machines) -> None:
+def test_long_write_survives_a_reboot_of_the_server(machines: Machines) -> None:
     log = "/root/long.log"
     unit = f"systemd-run --quiet --unit=long --uid=alice -p StandardOutput=truncate:{log} python3 /opt/writer"
     machines.ssh(CLIENT, f"cat >/opt/writer <<'EOF'\n{WRITER}EOF\n{unit}")
@@ -65,7 +65,7 @@ def test_a_long_write_outlasts_a_reboot_of_the_server(machines: Machines) -> Non
     says="/shared…remedy: ",
     heals="the next run, when the server is back; named within a minute",
 )
-def test_a_run_ends_with_a_clear_error_when_the_server_is_gone(machines: Machines) -> None:
+def test_run_fails_with_a_clear_error_if_the_server_is_gone(machines: Machines) -> None:
     began = time.monotonic()
     text = machines.refusal(CLIENT)
     took = time.monotonic() - began
@@ -81,7 +81,7 @@ def test_a_run_ends_with_a_clear_error_when_the_server_is_gone(machines: Machine
     says="/again…10.77.0.10…2049…remedy: ",
     heals="the next run; nothing is left in fstab",
 )
-def test_a_new_mount_from_a_server_that_is_gone_is_an_error_and_leaves_no_line(machines: Machines) -> None:
+def test_new_mount_from_a_missing_server_fails_and_leaves_fstab_unchanged(machines: Machines) -> None:
     fstab = machines.output(CLIENT, "cat /etc/fstab")
     began = time.monotonic()
     mounts = [{"src": "10.77.0.10:/projects", "path": "/again"}]
@@ -93,7 +93,7 @@ def test_a_new_mount_from_a_server_that_is_gone_is_an_error_and_leaves_no_line(m
     assert machines.output(CLIENT, "cat /etc/fstab") == fstab
 
 
-def test_a_reboot_of_the_client_brings_all_mounts_back(machines: Machines) -> None:
+def test_reboot_of_the_client_restores_all_mounts(machines: Machines) -> None:
     machines.ssh(CLIENT, "head -c 1M /dev/urandom >/scratch/kept && sync")
     before = machines.output(CLIENT, "sha256sum /scratch/kept")
     machines.reboot(CLIENT)

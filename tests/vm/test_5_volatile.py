@@ -1,4 +1,4 @@
-"""A disk that is named to be wiped, and what the service that makes scratch again at boot leaves alone."""
+"""Tests of a disk that may be wiped, and of the disks that the boot service recreates or leaves alone."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ OTHER = {
 ALLOWED = {"scratch_wipe_devices": {CLIENT: [DEVICE]}}
 
 
-def test_a_disk_in_use_is_refused_although_it_is_named(machines: Machines) -> None:
+def test_disk_in_use_is_refused_although_wiping_is_allowed(machines: Machines) -> None:
     machines.ssh(CLIENT, f"mkdir -p /somewhere && mount -o ro,noload {DEVICE} /somewhere")
     try:
         before = machines.disk_digest(CLIENT, "data0")
@@ -35,7 +35,7 @@ def test_a_disk_in_use_is_refused_although_it_is_named(machines: Machines) -> No
         machines.ssh(CLIENT, "umount /somewhere && rmdir /somewhere")
 
 
-def test_a_disk_that_is_named_is_wiped_once_and_never_again(machines: Machines) -> None:
+def test_disk_is_wiped_only_once(machines: Machines) -> None:
     done = machines.provision("--limit", CLIENT, "--tags", "scratch", **OTHER, **ALLOWED)
     assert done.returncode == 0, done.stdout
     assert machines.mount_options("/other")["type"] == "xfs"
@@ -45,8 +45,8 @@ def test_a_disk_that_is_named_is_wiped_once_and_never_again(machines: Machines) 
     assert machines.output(CLIENT, "cat /other/file") == "kept"
 
 
-def test_at_boot_a_disk_that_holds_anything_is_left_as_it_is(machines: Machines) -> None:
-    """The service is started by hand: that is all that a boot would do."""
+def test_disk_with_data_is_left_alone_at_boot(machines: Machines) -> None:
+    """Starts the service manually, as a boot would do."""
     machines.ssh(
         CLIENT,
         f"umount /other 2>/dev/null; wipefs --quiet --all {DEVICE} && mkfs.ext4 -q {DEVICE} && udevadm settle",
@@ -59,9 +59,9 @@ def test_at_boot_a_disk_that_holds_anything_is_left_as_it_is(machines: Machines)
     assert machines.disk_digest(CLIENT, "data0") == before
 
 
-def test_at_boot_a_blank_disk_is_made_scratch_again(machines: Machines) -> None:
+def test_blank_disk_is_formatted_as_scratch_at_boot(machines: Machines) -> None:
     kept = machines.output(CLIENT, "cat /scratch/data | sha256sum")
-    # What a cloud gives an instance that was stopped: the same disk, of zeros.
+    # Clouds return a blank disk to an instance that was stopped.
     machines.ssh(CLIENT, f"systemctl reset-failed busbar-scratch; blkdiscard --zeroout --force {DEVICE} && sync")
     machines.reboot(CLIENT)
     machines.wait_for_boot(CLIENT)
@@ -71,5 +71,5 @@ def test_at_boot_a_blank_disk_is_made_scratch_again(machines: Machines) -> None:
     told = machines.output(CLIENT, "journalctl -b -u busbar-scratch -o cat --no-pager")
     assert "FAILURE" not in told, told
     machines.ssh(CLIENT, "runuser -u alice -- touch /other/mine")
-    # The other scratch, whose disks hold something, is what it was.
+    # The other scratch, whose disks contain data, is unchanged.
     assert machines.output(CLIENT, "cat /scratch/data | sha256sum") == kept

@@ -1,4 +1,4 @@
-"""Jobs under a kernel of their own, whose only cgroups are those of version 2: what they see, hold and leave."""
+"""Tests of jobs on a separate kernel with only cgroup v2: access to devices, limits and cleanup."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.proves("slurm", "hosts")
 
 HERE = Path(__file__).parent
-# Opens both devices and prints the error: ENXIO has no driver behind it, EPERM is confined.
+# Opens both devices and prints the error: ENXIO: no driver behind it; EPERM: access denied.
 OPEN_BOTH = (
     "import errno\n"
     "for number in (0, 1):\n"
@@ -33,8 +33,8 @@ EAT_MB = "import sys; eaten = bytearray(int(sys.argv[1]) << 20); print('ate', le
 
 
 def provision(machines: Machines) -> subprocess.CompletedProcess[str]:
-    """Names, trust, homes and Slurm."""
-    # Beside the group's own, whose hosts have further groups then; a run puts its lock where its inventory is.
+    """Provision host names, SSH trust, homes and Slurm."""
+    # A copy in the group's folder, because a run puts its lock next to its inventory.
     further = str(shutil.copy(HERE / "slurm_hosts.yml", machines.group.path))
     secrets = str(machines.group.path / "secrets")
     return machines.play(HERE / "slurm_site.yml", "-i", further, cluster_secrets_dir=secrets)
@@ -42,7 +42,7 @@ def provision(machines: Machines) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture(scope="module")
 def slurm(machines: Machines) -> Iterator[Machines]:
-    """The machines with Slurm: the file server controls, the client has two GPUs."""
+    """Return the machines with Slurm: the file server is the controller, the client has two GPUs."""
     devices = "".join(f"c /dev/nvidia{number} 0666 root root - 195:{number}\\n" for number in (0, 1))
     machines.ssh(CLIENT, f"printf '{devices}' >/etc/tmpfiles.d/gpus.conf && systemd-tmpfiles --create gpus.conf")
     done = provision(machines)
@@ -53,7 +53,7 @@ def slurm(machines: Machines) -> Iterator[Machines]:
 
 @pytest.fixture(autouse=True)
 def _no_jobs(slurm: Machines) -> None:
-    """Each test finds the node empty."""
+    """Cancel all jobs and wait until the node is idle."""
     slurm.ssh(SERVER, CANCEL_ALL)
     wait_until(lambda: slurm.output(SERVER, "squeue -h") == "", "jobs are left", 120)
     wait_until(lambda: slurm.output(SERVER, f"sinfo -h -n {CLIENT} -o %T") == "idle", "the node is not idle", 120)
@@ -65,19 +65,19 @@ def as_user(machines: Machines, user: str, command: str, *, check: bool = True) 
 
 
 def opened(text: str) -> dict[str, str]:
-    """What OPEN_BOTH printed: device number to error."""
+    """Return the output of OPEN_BOTH: device number to error."""
     return dict(line.split() for line in text.splitlines() if line[:1] in "01")
 
 
 def holding(machines: Machines, user: str, options: str, command: str = "sleep 600") -> str:
-    """Submit a job and wait until it runs; its number."""
+    """Submit a job, wait until it runs, and return its ID."""
     job = as_user(machines, user, f"cd /shared/home/{user} && sbatch --parsable {options} --wrap '{command}'").stdout
     job = job.strip()
     wait_until(lambda: machines.output(SERVER, f"squeue -h -j {job} -o %T") == "RUNNING", "the job waits", 120)
     return job
 
 
-def test_the_kernel_has_cgroups_of_version_2_alone(slurm: Machines) -> None:
+def test_kernel_has_only_cgroup_v2(slurm: Machines) -> None:
     assert slurm.output(CLIENT, "stat -f -c %T /sys/fs/cgroup") == "cgroup2fs"
     assert slurm.output(CLIENT, "grep -c ' cgroup ' /proc/self/mountinfo || true") == "0"
 
@@ -97,12 +97,12 @@ def test_a_second_run_changes_nothing(slurm: Machines) -> None:
     ],
     ids=["one", "both", "none"],
 )
-def test_a_job_opens_the_gpus_that_it_asked_for(slurm: Machines, options: str, expected: list[str]) -> None:
+def test_job_opens_only_the_requested_gpus(slurm: Machines, options: str, expected: list[str]) -> None:
     ran = as_user(slurm, "alice", f'cd /tmp && srun --quiet {options} python3 -c "{OPEN_BOTH}"')
     assert sorted(opened(ran.stdout).values()) == expected, ran.stdout + ran.stderr
 
 
-def test_a_session_is_refused_without_a_job_and_has_the_gpus_of_its_job(slurm: Machines) -> None:
+def test_session_requires_a_job_and_has_the_gpus_of_its_job(slurm: Machines) -> None:
     look = f"ssh -o BatchMode=yes -o ConnectTimeout=60 {CLIENT} python3 - <<'END'\n{OPEN_BOTH}END"
     refused = as_user(slurm, "alice", look, check=False)
     assert refused.returncode == 255, refused.stdout + refused.stderr
@@ -110,13 +110,13 @@ def test_a_session_is_refused_without_a_job_and_has_the_gpus_of_its_job(slurm: M
     holding(slurm, "alice", "--gres=gpu:1")
     inside = as_user(slurm, "alice", look)
     assert sorted(opened(inside.stdout).values()) == [OWN, CLOSED], inside.stdout + inside.stderr
-    # The home is on the file server, and the way in does not depend on what is in it.
+    # The home is on the file server, and the login does not depend on its contents.
     assert slurm.output(CLIENT, "stat -f -c %T /shared/home/alice") == "nfs"
     assert slurm.output(CLIENT, "stat -c '%U %a' /shared/home/alice") == "alice 700"
     assert as_user(slurm, "bob", look, check=False).returncode == 255
 
 
-def test_nothing_of_a_job_outlives_it(slurm: Machines) -> None:
+def test_no_process_outlives_its_job(slurm: Machines) -> None:
     leave = "setsid --fork nohup sleep 4711 >/dev/null 2>&1; (setsid sleep 4711 &) ; sleep 600"
     job = holding(slurm, "alice", "", leave)
     count = "pgrep -u alice -fc '^sleep 4711$' || true"
@@ -126,7 +126,7 @@ def test_nothing_of_a_job_outlives_it(slurm: Machines) -> None:
     assert slurm.output(CLIENT, count) == "0"
 
 
-def test_memory_beyond_the_job_ends_the_job_and_nothing_else(slurm: Machines) -> None:
+def test_memory_beyond_the_allocation_kills_only_the_job(slurm: Machines) -> None:
     within = as_user(slurm, "alice", f'cd /tmp && srun --quiet --mem=200M python3 -c "{EAT_MB}" 60')
     assert within.stdout.strip() == "ate 60"
     beyond = as_user(slurm, "alice", f'cd /tmp && srun --mem=100M python3 -c "{EAT_MB}" 300', check=False)
@@ -135,7 +135,7 @@ def test_memory_beyond_the_job_ends_the_job_and_nothing_else(slurm: Machines) ->
     assert slurm.output(CLIENT, "systemctl is-active slurmd") == "active"
 
 
-def test_limits_and_kernel_settings_are_in_force(slurm: Machines) -> None:
+def test_limits_and_sysctl_settings_are_active(slurm: Machines) -> None:
     settings = "sysctl -n net.core.somaxconn vm.max_map_count net.ipv4.neigh.default.gc_thresh3"
     assert slurm.output(CLIENT, settings).split() == ["4096", "1048576", "65536"]
     assert slurm.output(CLIENT, "runuser -l alice -c 'ulimit -l; ulimit -Sn; ulimit -Hn'").split() == [
@@ -149,7 +149,7 @@ def test_limits_and_kernel_settings_are_in_force(slurm: Machines) -> None:
 
 @pytest.fixture
 def sessions(slurm: Machines) -> Iterator[None]:
-    """Have logind and polkit on the client, as most installations do."""
+    """Install logind and polkit on the client, as on most hosts."""
     packages = "libpam-systemd polkitd"
     slurm.ssh(CLIENT, f"apt-get install -y --no-install-recommends {packages}", timeout=600)
     yield
@@ -158,8 +158,8 @@ def sessions(slurm: Machines) -> Iterator[None]:
 
 @pytest.mark.usefixtures("sessions")
 def test_users_see_only_their_own_processes_and_keep_their_sessions(slurm: Machines) -> None:
-    """Also after a boot, and with cgroups of version 2 alone, where older user managers had to read /proc/1."""
-    # polkit is newer than the last run, which has it read /proc.
+    """Also after a boot, and with only cgroup v2, where older user managers had to read /proc/1."""
+    # polkit was installed after the last run, which lets it read /proc.
     done = provision(slurm)
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr
     slurm.reboot(CLIENT)
@@ -171,7 +171,7 @@ def test_users_see_only_their_own_processes_and_keep_their_sessions(slurm: Machi
     assert slurm.output(CLIENT, f"runuser -l alice -c '{seen}'") == "alice"
     session = "loginctl show-session -p Name --value $XDG_SESSION_ID; systemctl --user is-system-running"
     assert slurm.output(CLIENT, f"runuser -l alice <<'EOF'\n{session}\nEOF").split() == ["alice", "running"]
-    # Each user could take a group of the manager from there.
+    # Each user could inherit a group of the user manager.
     groups = "grep ^Groups: /proc/$(pgrep -u alice -x systemd)/status; getent group busbar-proc | cut -d: -f3"
     found = slurm.output(
         CLIENT, f"loginctl enable-linger alice; sleep 2; {groups}; loginctl disable-linger alice"

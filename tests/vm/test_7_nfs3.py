@@ -1,4 +1,4 @@
-"""Old clients and mounts on first use: version 3 beside version 4.2, by systemd's automount."""
+"""Tests of old clients and automounts: NFS 3 next to NFS 4.2, with systemd's automount."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.proves("nfs_server", "nfs_client")
 
 FILER = "10.77.0.10"
-# What a client locks is a lock of a range of bytes on the server, which flock(1) does not see there.
+# A client's lock is a byte-range lock on the server, which flock(1) does not see there.
 TAKE = 'import fcntl; fcntl.lockf(open("/projects/lock", "r+"), fcntl.LOCK_EX | fcntl.LOCK_NB)'
 BOTH = {
     "nfs_server_versions": ["3", "4.2"],
@@ -25,7 +25,7 @@ BOTH = {
 }
 
 
-def test_version_3_is_mounted_when_somebody_first_looks(machines: Machines) -> None:
+def test_version_3_is_mounted_on_first_access(machines: Machines) -> None:
     done = machines.provision(**BOTH)
     assert done.returncode == 0, done.stdout + done.stderr
     assert {"+3", "+4.2"} <= set(machines.output(SERVER, "cat /proc/fs/nfsd/versions").split())

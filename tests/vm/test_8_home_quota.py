@@ -1,4 +1,4 @@
-"""Quotas of homes on a file server: real XFS, users who write over NFS."""
+"""Tests of home quotas on a file server: real XFS, users who write over NFS."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ def provisioned(machines: Machines, *arguments: str, **more: object) -> subproce
 
 
 def limits(machines: Machines) -> dict[str, tuple[str, str]]:
-    """Soft and hard limit in KiB of each user, by name or number."""
+    """Return soft and hard limit in KiB of each user, by name or UID."""
     rows = machines.output(SERVER, "repquota -u -O csv /homes | grep -A99 ^User, | tail -n +2").splitlines()
     return {row.split(",")[0].lstrip("#"): (row.split(",")[4], row.split(",")[5]) for row in rows}
 
 
 @pytest.fixture(scope="module")
 def homes(machines: Machines) -> Iterator[Machines]:
-    """An XFS for the homes of the server, which a client has mounted."""
+    """Create an XFS for the homes on the server."""
     make = f"truncate -s 400M {DISK} && mkfs.xfs -q {DISK} && mkdir -p /homes && mount -o loop,usrquota {DISK} /homes"
     machines.ssh(SERVER, f"command -v mkfs.xfs || apt-get -qq install -y xfsprogs; {make}", timeout=600)
     own = "; ".join(f"install -d -o {user} -m 700 /homes/home/{user}" for user in ("alice", "bob", BY_HAND))
@@ -55,13 +55,13 @@ def homes(machines: Machines) -> Iterator[Machines]:
 
 @pytest.fixture(scope="module")
 def limited(homes: Machines) -> Machines:
-    """The same with quotas."""
+    """Return the machines with quotas enabled."""
     done = provisioned(homes)
     assert done.returncode == 0, done.stdout + done.stderr
     return homes
 
 
-def test_a_file_system_without_quotas_is_refused_before_anything_changes(homes: Machines) -> None:
+def test_file_system_without_quotas_is_refused_before_any_change(homes: Machines) -> None:
     mount = f"umount /homes && mount -o {{}} {DISK} /homes"
     homes.ssh(SERVER, mount.format("loop"))
     # The export itself is accepted.
@@ -75,7 +75,7 @@ def test_a_file_system_without_quotas_is_refused_before_anything_changes(homes: 
     assert recap(refused.stdout)[SERVER]["changed"] == 0
 
 
-def test_a_dry_run_changes_nothing_and_a_second_run_neither(homes: Machines) -> None:
+def test_dry_run_and_second_run_change_nothing(homes: Machines) -> None:
     look = "ls /etc/busbar /var/lib/busbar-home-quota; dpkg-query -W quota; systemctl is-active busbar-home-quota.timer"
     before = homes.ssh(SERVER, look, check=False).stdout
     dry = provisioned(homes, "--check", "--diff")
@@ -88,13 +88,13 @@ def test_a_dry_run_changes_nothing_and_a_second_run_neither(homes: Machines) -> 
     assert homes.output(SERVER, "systemctl is-active busbar-home-quota.timer") == "active"
 
 
-def test_everybody_has_the_default_and_a_declared_user_their_own(limited: Machines) -> None:
+def test_users_have_the_default_quota_and_a_declared_user_has_another(limited: Machines) -> None:
     found = limits(limited)
     assert (found["alice"], found["bob"]) == (("18432", "20480"), ("55296", "61440"))
 
 
 @pytest.mark.scenario
-def test_a_user_cannot_write_more_over_nfs_and_another_can(limited: Machines) -> None:
+def test_user_cannot_exceed_the_quota_over_nfs_and_another_can_write(limited: Machines) -> None:
     server = limited.group.machine(SERVER).address
     limited.ssh(CLIENT, f"mkdir -p /mnt/homes && mount -t nfs4 {server}:/homes /mnt/homes")
     write = "runuser -u {0} -- sh -c 'head -c 30M /dev/zero >/mnt/homes/home/{0}/data && sync /mnt/homes/home/{0}/data'"
@@ -106,7 +106,7 @@ def test_a_user_cannot_write_more_over_nfs_and_another_can(limited: Machines) ->
     limited.ssh(CLIENT, "runuser -u alice -- rm /mnt/homes/home/alice/data")
 
 
-def test_a_new_home_gets_one_and_what_is_set_by_hand_stays(limited: Machines) -> None:
+def test_new_home_gets_the_default_and_manual_quota_is_kept(limited: Machines) -> None:
     run = "systemctl start busbar-home-quota.service; journalctl -u busbar-home-quota -n 20 -o cat"
     limited.ssh(SERVER, f"setquota -u {BY_HAND} 1000 2000 10 20 /homes; install -d -o {NEW} -m 700 /homes/home/new")
     said = limited.output(SERVER, run)
@@ -114,7 +114,7 @@ def test_a_new_home_gets_one_and_what_is_set_by_hand_stays(limited: Machines) ->
     assert (limits(limited)[str(NEW)], limits(limited)[str(BY_HAND)]) == (("18432", "20480"), ("1000", "2000"))
 
 
-def test_another_size_reaches_those_who_have_the_default_alone(limited: Machines) -> None:
+def test_changed_default_applies_only_to_users_with_the_default(limited: Machines) -> None:
     done = provisioned(limited, home_quota_default="30M")
     assert done.returncode == 0, done.stdout + done.stderr
     found = limits(limited)
@@ -127,7 +127,7 @@ def test_another_size_reaches_those_who_have_the_default_alone(limited: Machines
     assert (found["alice"], found[str(BY_HAND)]) == (("4000", "8000"), ("1000", "2000"))
 
 
-def test_what_is_not_wanted_any_more_is_gone_and_quotas_stay(limited: Machines) -> None:
+def test_disabled_role_is_removed_and_quotas_stay(limited: Machines) -> None:
     done = limited.provision("--limit", SERVER, "--tags", "nfs_server,home_quota", **OFF)
     assert done.returncode == 0, done.stdout + done.stderr
     left = limited.ssh(SERVER, "ls /etc/busbar/home_quota.json /usr/local/sbin/busbar-home-quota", check=False)
@@ -138,7 +138,7 @@ def test_what_is_not_wanted_any_more_is_gone_and_quotas_stay(limited: Machines) 
     assert recap(again.stdout)[SERVER]["changed"] == 0, again.stdout
 
 
-def test_homes_that_no_server_has_are_refused_before_anything_changes(limited: Machines) -> None:
+def test_homes_that_no_server_exports_are_refused_before_any_change(limited: Machines) -> None:
     refused = limited.provision(
         "--limit", SERVER, "--tags", "home_quota", **(GIVEN | {"users_home_base": "/elsewhere"})
     )

@@ -1,4 +1,4 @@
-"""A client whose /home an admin mounted by hand keeps it: the file system of an adopted cluster."""
+"""Tests of a client with a manually mounted /home, the file system of an adopted cluster: the mount stays."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.proves("nfs_server", "nfs_client")
 
 FILER, MOUNTER = "10.77.0.10", "10.77.0.11"
-# What `busbar adopt cluster` writes for such a cluster.
+# The variables that `busbar adopt cluster` writes for such a cluster.
 ADOPTED: dict[str, Any] = {
     "users_home_base": "/home",
     "users_create_home": False,
@@ -32,18 +32,18 @@ ADOPTED: dict[str, Any] = {
     "nfs_client_wsize": 0,
     "nfs_client_options": [],
 }
-# Of a later line, only one client is declared, so it stays.
+# Only one client of the second line is declared, so the line stays.
 BY_HAND = (
     f"/home \\\\\n    {MOUNTER}(rw,sync,no_subtree_check) # homes\n"
     f"/srv {MOUNTER}(ro,no_subtree_check) 10.77.0.99(ro,no_subtree_check)\n"
 )
-# A mount has a new ID if it is mounted again.
+# A remount changes the ID of a mount.
 MOUNT = "findmnt --noheadings --output ID,SOURCE,FSTYPE /home"
 
 
 @pytest.fixture(scope="module")
 def mounted(machines: Machines) -> Iterator[Machines]:
-    """The client with /home of the server, as two lines by hand make it, and a process of a user in it."""
+    """Mount /home of the server on the client with manual entries, and run a user's process in it."""
     own = "install -d -o alice -m 700 /home/alice"
     machines.ssh(SERVER, "cp /etc/exports /root/exports.own")
     machines.ssh(SERVER, f"{own}; printf '{BY_HAND}' >>/etc/exports; cp /etc/exports /root/; exportfs -ra")
@@ -58,7 +58,7 @@ def mounted(machines: Machines) -> Iterator[Machines]:
     assert back.returncode == 0, back.stdout + back.stderr
 
 
-def test_a_mounted_home_stays_as_it_is(mounted: Machines) -> None:
+def test_mounted_home_stays_unchanged(mounted: Machines) -> None:
     before = mounted.output(CLIENT, MOUNT)
     assert before.split()[1:] == [f"{FILER}:/home", "nfs4"]
     done = mounted.provision(**ADOPTED)
@@ -69,7 +69,7 @@ def test_a_mounted_home_stays_as_it_is(mounted: Machines) -> None:
     assert lines == "1"
     mounted.ssh(CLIENT, "runuser -u alice -- touch /home/alice/mine")
     assert mounted.output(SERVER, "stat -c %U /home/alice/mine") == "alice"
-    # The export has moved, and the other line stays.
+    # The export was moved, and the other line stays.
     assert mounted.output(SERVER, "sed -n '/^.home/p' /etc/exports") == ""
     assert "/srv 10.77.0.11(ro,no_subtree_check) 10.77.0.99(ro,no_subtree_check)" in mounted.output(
         SERVER, "cat /etc/exports"
@@ -83,9 +83,9 @@ def test_a_second_run_changes_nothing(mounted: Machines) -> None:
     assert {host: counts["changed"] for host, counts in recap(done.stdout).items()} == {SERVER: 0, CLIENT: 0}
 
 
-def test_the_documented_way_back_keeps_the_mount(mounted: Machines) -> None:
+def test_documented_rollback_keeps_the_mount(mounted: Machines) -> None:
     before = mounted.output(CLIENT, MOUNT)
-    # before/ of the site has /etc/exports. The other exports of this server become files of its admin.
+    # before/ of the site contains /etc/exports. The other exports of this server become files of its admin.
     mounted.ssh(SERVER, "sed '/^.home/,$d' /etc/exports.d/busbar.exports >/etc/exports.d/own.exports")
     mounted.ssh(SERVER, "cp /root/exports /etc/exports")
     documented = (TOP / "docs/adopt.md").read_text(encoding="utf-8")
@@ -93,7 +93,7 @@ def test_the_documented_way_back_keeps_the_mount(mounted: Machines) -> None:
     assert commands[-1] == "systemctl restart nfs-server"
     for command in commands:
         mounted.ssh(SERVER, command)
-    # A restarted server lets clients reclaim their locks for 90 s before it opens a file for another.
+    # A restarted server only lets clients reclaim their locks for 90 s before it opens files for others.
     mounted.ssh(CLIENT, "runuser -u alice -- touch /home/alice/again", timeout=300)
     assert mounted.output(CLIENT, MOUNT) == before
     assert mounted.output(CLIENT, "systemctl is-active at-home") == "active"

@@ -1,4 +1,4 @@
-"""A file server that exported something before busbar, and its client: both are brought back."""
+"""Tests of the uninstallation of a client and of a file server that exported something before busbar."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ mkdir -p /srv/own /etc/nfs.conf.d && echo of-before >/srv/own/file
 echo '/srv/own 10.77.0.0/24(ro,no_subtree_check)' >>/etc/exports
 systemctl enable --now nfs-server
 """
-# What a server offers: to whom, and which versions of NFS.
+# The exports and the NFS versions of a server.
 SERVED = "exportfs -s; cat /proc/fs/nfsd/versions"
 
 
 @pytest.fixture(scope="module")
 def served() -> Iterator[tuple[Machines, str]]:
-    """Machines of their own, one of which was a file server already; what it exported before busbar came."""
+    """Return new machines, one of which was a file server before busbar, and its previous exports."""
     name = f"{os.environ.get('BUSBAR_TEST_VMS', 'test-vm')}-before"
     made = subprocess.run([PROGRAM, "up", "--name", name], check=False, capture_output=True, text=True)
     assert made.returncode == 0, made.stdout + made.stderr
@@ -44,7 +44,7 @@ def uninstalled(machines: Machines, nodes: str, **options: object) -> subprocess
     return machines.play(TOP / "playbooks" / "uninstall.yml", uninstall_nodes=nodes, **options)
 
 
-def test_who_mounts_is_named_before_anything_changes(served: tuple[Machines, str]) -> None:
+def test_mounting_client_is_reported_before_any_change(served: tuple[Machines, str]) -> None:
     machines, _before = served
     machines.ssh(SERVER, "runuser -u alice -- sh -c 'echo mine >/projects/mine'")
     assert machines.output(CLIENT, "cat /projects/mine") == "mine"
@@ -59,7 +59,7 @@ def test_who_mounts_is_named_before_anything_changes(served: tuple[Machines, str
     assert machines.output(CLIENT, "cat /projects/mine") == "mine"
 
 
-def test_what_was_served_before_is_served_again_and_nothing_else(served: tuple[Machines, str]) -> None:
+def test_only_the_previous_exports_are_served_again(served: tuple[Machines, str]) -> None:
     machines, before = served
     for changed in (True, False):
         done = uninstalled(machines, f"{SERVER},{CLIENT}", uninstall_leaves_data=True)
@@ -68,7 +68,8 @@ def test_what_was_served_before_is_served_again_and_nothing_else(served: tuple[M
     assert machines.output(SERVER, SERVED) == before
     assert machines.output(SERVER, "cat /projects/mine") == "mine", "data of users"
     assert machines.output(CLIENT, "findmnt -rno TARGET -t nfs,nfs4 || true; grep -c nfs /etc/fstab || true") == "0"
-    # From the server itself, for the client's program went with the client. In a version that busbar did not serve.
+    # Mounted on the server itself, because the client has no NFS packages any more; with a version that busbar did not
+    # enable.
     mount = "mount -t nfs -o vers=4.1,timeo=50,retry=0 10.77.0.10:{path} /mnt"
     assert machines.output(SERVER, f"{mount.format(path='/srv/own')} && cat /mnt/file && umount /mnt") == "of-before"
     refused = machines.ssh(SERVER, mount.format(path="/projects"), check=False)

@@ -175,7 +175,7 @@ def test_long_table_loads_remaining_rows_on_request(browser: Chrome, pages: dict
     assert complaints(browser) == []
 
 
-def test_a_link_in_the_table_opens_the_curve(browser: Chrome, pages: dict[str, Path]) -> None:
+def test_link_in_table_opens_the_curve(browser: Chrome, pages: dict[str, Path]) -> None:
     opened(browser, pages["pairs"])
     browser.execute_script("document.querySelector('#table tbody tr:last-child .c-name a').click()")
     last = browser.find_elements(By.CSS_SELECTOR, "details.test")[-1]

@@ -29,7 +29,7 @@ def test_each_node_has_bars_and_a_row(browser: Chrome, pages: dict[str, Path]) -
     assert requests(browser) == [pages["storage"].as_uri()]
 
 
-def test_the_table_sorts_by_rate(browser: Chrome, pages: dict[str, Path]) -> None:
+def test_table_sorts_by_rate(browser: Chrome, pages: dict[str, Path]) -> None:
     opened(browser, pages["storage"])
     card = browser.find_element(By.CSS_SELECTOR, "#stage-storage details.test")
     button = card.find_elements(By.CSS_SELECTOR, "thead button")[4]

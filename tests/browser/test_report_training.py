@@ -34,7 +34,7 @@ def test_each_scale_has_bars_and_a_row(browser: Chrome, pages: dict[str, Path]) 
     assert requests(browser) == [pages["training"].as_uri()]
 
 
-def test_the_table_sorts_by_efficiency(browser: Chrome, pages: dict[str, Path]) -> None:
+def test_table_sorts_by_efficiency(browser: Chrome, pages: dict[str, Path]) -> None:
     opened(browser, pages["training"])
     card = browser.find_element(By.CSS_SELECTOR, "#stage-training details.test")
     card.find_elements(By.CSS_SELECTOR, "thead button")[4].click()

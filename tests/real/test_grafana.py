@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from conftest import Cluster
 
 PACKAGE = "/root/busbar-real-grafana.deb"
-PASSWORD = "a-long-one-for-Tests"  # noqa: S105 - a made-up one
+PASSWORD = "a-long-one-for-Tests"  # noqa: S105 - a test password
 
 
 @pytest.fixture(scope="session")
@@ -46,7 +46,7 @@ def grafana(package: Path, sandbox: Cluster) -> dict[str, Any]:
     return options
 
 
-def ask(sandbox: Cluster, path: str) -> Any:  # noqa: ANN401 - JSON is what it is
+def ask(sandbox: Cluster, path: str) -> Any:  # noqa: ANN401 - any JSON
     """Return Grafana's response to its administrator."""
     login = base64.b64encode(f"admin:{PASSWORD}".encode()).decode()
     url = f"http://{load(sandbox.name).address('ctl')}:3000{path}"

@@ -88,7 +88,7 @@ class Cluster:
             pytest.fail(f"{node}: {command!r} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
         return done
 
-    def host(self, node: str) -> Any:  # noqa: ANN401 - testinfra carries no types
+    def host(self, node: str) -> Any:  # noqa: ANN401 - testinfra is untyped
         """Return a node as a testinfra host."""
         return testinfra.get_host(f"podman://{self.container(node)}")
 
@@ -191,7 +191,7 @@ def alone() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def sandbox(sandbox_name: str, whole_first_run: str) -> Iterator[Cluster]:  # noqa: ARG001 - it comes first
+def sandbox(sandbox_name: str, whole_first_run: str) -> Iterator[Cluster]:  # noqa: ARG001 - must run first
     """Return the provisioned sandbox of these tests; faults are healed at the end."""
     cluster = Cluster(sandbox_name)
     cluster.fault("heal")
@@ -232,7 +232,7 @@ def failures(output: str) -> str:
     return "\n".join([*told, *recaps]) if told else output
 
 
-def as_json(text: str) -> Any:  # noqa: ANN401 - JSON is what it is
+def as_json(text: str) -> Any:  # noqa: ANN401 - any JSON
     """Return parsed JSON; if it is invalid, the failure message contains the text."""
     try:
         return json.loads(text)

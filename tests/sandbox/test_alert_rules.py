@@ -21,7 +21,7 @@ CHANGES = {
 }
 
 
-def asked(sandbox: Cluster, path: str) -> Any:  # noqa: ANN401 - JSON is what it is
+def asked(sandbox: Cluster, path: str) -> Any:  # noqa: ANN401 - any JSON
     return Prometheus(sandbox.name).get(path)
 
 

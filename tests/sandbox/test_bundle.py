@@ -24,7 +24,7 @@ PORT = 8021
 
 
 def archives(folder: Path) -> list[str]:
-    """Return the archives for the bundle's system, in the notation of the apt option: without a scheme."""
+    """Return the archives for the bundle's system as apt names sites: without a scheme."""
     description = json.loads((folder / "bundle.json").read_text(encoding="utf-8"))
     return sorted({each["url"].partition("://")[2] for each in description["archives"]["debian13"]})
 

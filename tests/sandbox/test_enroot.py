@@ -29,7 +29,7 @@ PLAY = """\
     - role: busbar.cluster.enroot
 """
 NODES = ("login", "gpu1")
-SECRET = "s3cret-of-alice"  # noqa: S105 - a made-up one
+SECRET = "s3cret-of-alice"  # noqa: S105 - a test password
 HOOK = "#!/bin/sh\n"
 # The real program also starts by evaluating each value of enroot.conf in the shell.
 PROGRAM = """\

@@ -159,7 +159,7 @@ def test_role_installs_exporter_and_second_run_changes_nothing(sandbox: Cluster,
 
 
 @pytest.fixture
-def mapped(sandbox: Cluster, play: Play) -> Iterator[None]:  # noqa: ARG001 - it comes first
+def mapped(sandbox: Cluster, play: Play) -> Iterator[None]:  # noqa: ARG001 - must run first
     """Enable the mapping of jobs to GPUs in Slurm; slurm.conf is restored at the end."""
     sandbox.wait_idle()
     done = sandbox.playbook(*SLURM, "-e", "slurm_gpu_jobs=true")

@@ -32,7 +32,7 @@ PLAY = """\
     - role: busbar.cluster.grafana
 """
 PORT = 3000
-PASSWORD = "first-Of-Two-long-ones"  # noqa: S105 - a made-up one
+PASSWORD = "first-Of-Two-long-ones"  # noqa: S105 - a test password
 OTHER = "second-Of-Two-long-ones"
 ASK = """
 import http.client, sys

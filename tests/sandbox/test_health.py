@@ -198,7 +198,7 @@ def looks(sandbox: Cluster) -> set[str]:
 
 
 @pytest.fixture
-def job(sandbox: Cluster, settings: Callable[..., None]) -> Iterator[str]:  # noqa: ARG001 - it is there before the job
+def job(sandbox: Cluster, settings: Callable[..., None]) -> Iterator[str]:  # noqa: ARG001 - must exist before the job
     """Run a user's job on the node during the test; it must not be interrupted."""
     sandbox.wait_idle()
     number = submit(sandbox, f"-w {NODE} --mem=100 -o /dev/null", "sleep 600")

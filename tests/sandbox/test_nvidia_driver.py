@@ -36,9 +36,8 @@ HARDWARE = {
     }
 }
 UNIT = "[Service]\nExecStart=/bin/sleep infinity\n[Install]\nWantedBy=multi-user.target\n"
-# apt's priorities without a pin: the newest version wins.
 SHOWN = "dpkg-query -W -f '${Package} ${Version} ${Status}\\n' 'nvidia-*' 'libnvidia-*' libcuda1 2>/dev/null"
-# The content of the module packages: a module file with a version, read by the replaced modinfo.
+# Replaces modinfo: the module files of the test packages only contain a version.
 MODINFO = """cat >/usr/local/sbin/modinfo <<'END'
 #!/bin/sh
 [ "$1 $2" = "-F version" ] && exec sed -n 's/^version=//p' "$3"

@@ -235,7 +235,7 @@ def test_notebook_survives_restart_of_hub_and_proxy(portal: Cluster, alice: Sess
     assert queue(portal) == ["alice RUNNING gres/gpu:1"]
 
 
-def test_notebook_shows_that_it_is_pending_in_a_full_queue(portal: Cluster, alice: Session) -> None:  # noqa: ARG001 - her notebook runs
+def test_notebook_shows_that_it_is_pending_in_a_full_queue(portal: Cluster, alice: Session) -> None:  # noqa: ARG001 - provides the notebook
     bob = Session(portal)
     bob.login("bob", PASSWORDS["bob"])
     portal.exec("ctl", "scontrol update nodename=gpu1,gpu2 state=drain reason=full")

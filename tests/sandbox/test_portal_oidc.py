@@ -59,7 +59,7 @@ class Person(Session):
         """Request a page without following redirects; return status, redirect target and text."""
         handlers = (urllib.request.HTTPSHandler(context=self.context), urllib.request.HTTPCookieProcessor(self.cookies))
         data = urlencode(form).encode() if form is not None else None
-        request = urllib.request.Request(url, data, {"Sec-Fetch-Mode": "navigate"})  # noqa: S310 - https alone
+        request = urllib.request.Request(url, data, {"Sec-Fetch-Mode": "navigate"})  # noqa: S310 - https only
         try:
             with urllib.request.build_opener(Stay, *handlers).open(request, timeout=60) as answer:
                 return answer.status, "", answer.read().decode()

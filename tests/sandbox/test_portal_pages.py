@@ -88,7 +88,7 @@ def test_many_page_views_cause_few_slurm_queries(portal: Cluster, alice: Session
     assert asked() - before < 8, "each page asks Slurm"
 
 
-def test_accounting_is_queried_only_as_the_user(portal: Cluster, alice: Session) -> None:  # noqa: ARG001 - it logged in
+def test_accounting_is_queried_only_as_the_user(portal: Cluster, alice: Session) -> None:  # noqa: ARG001 - provides the login
     def as_hub(user: str, words: str = "", request: str = "{}") -> subprocess.CompletedProcess[str]:
         sudo = f"sudo -n -u {user} {PROGRAMS}/history {words}"
         return portal.exec("login", f"runuser -u jupyterhub -- {sudo} <<<'{request}'", check=False)

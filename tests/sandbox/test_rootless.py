@@ -17,7 +17,7 @@ pytestmark = pytest.mark.proves("charliecloud")
 
 IMAGES = "/shared/test-images"
 ON = ("--tags", "charliecloud", "-e", "charliecloud_enabled=true", "-e", f"charliecloud_images_path={IMAGES}")
-CACHE = "/var/tmp/ch-job.alice"  # noqa: S108 - where the role keeps what users unpack
+CACHE = "/var/tmp/ch-job.alice"  # noqa: S108 - the directory of the role for unpacked images
 # Programs of a node with their shared libraries, in the layout of its root, and a file that only the image has.
 MAKE_IMAGE = f"""
 set -e

@@ -196,7 +196,7 @@ def test_certificates_last_three_months_and_their_expiry_is_a_metric(sandbox: Cl
         shown = sandbox.exec(node, f"ssh-keygen -Lf {CERTIFICATE}").stdout
         end = re.search(r"Valid: from \S+ to (\S+)", shown)
         assert end
-        left = dt.datetime.fromisoformat(end[1]) - dt.datetime.now()  # noqa: DTZ005 - as the node says it
+        left = dt.datetime.fromisoformat(end[1]) - dt.datetime.now()  # noqa: DTZ005 - in local time, like the output
         assert 29 < left.days <= 90
         metric = sandbox.exec(node, "cat /var/lib/prometheus/node-exporter/busbar_ssh.prom").stdout.splitlines()[-1]
         assert metric.startswith(f'busbar_certificate_not_after_timestamp_seconds{{path="{CERTIFICATE}"}} ')
@@ -346,7 +346,7 @@ def test_first_contact(sandbox: Cluster, password_node: str, tmp_path: Path) -> 
     vouched = f"--fingerprint={password_node}={shown}"
     nobody = _bootstrap(sandbox, password_node, tmp_path, vouched)
     assert (nobody.returncode, "set BUSBAR_SSH_PASSWORD" in nobody.stderr) == (2, True)
-    wrong = _bootstrap(sandbox, password_node, tmp_path, password="wrong")  # noqa: S106 - it is wrong
+    wrong = _bootstrap(sandbox, password_node, tmp_path, password="wrong")  # noqa: S106 - wrong password
     assert (wrong.returncode, f"FAILED: {password_node}: wrong password" in wrong.stdout) == (1, True)
     (tmp_path / "known_hosts").unlink()
     first = _bootstrap(sandbox, password_node, tmp_path, "--sudo", vouched, password=PASSWORD)

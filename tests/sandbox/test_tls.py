@@ -56,7 +56,7 @@ class Door:
         answer = connection.getresponse()
         return answer.status, answer.read()
 
-    def prometheus(self, path: str) -> Any:  # noqa: ANN401 - JSON is what it is
+    def prometheus(self, path: str) -> Any:  # noqa: ANN401 - any JSON
         """Return the data of a Prometheus response, requested without a certificate like a browser."""
         status, text = self.ask("ctl", 9090, path, certificate=False, password=self.password)
         assert status == http.client.OK, text

@@ -62,7 +62,7 @@ def reboots(sandbox: Cluster) -> Iterator[None]:
 
 
 @pytest.fixture
-def work(sandbox: Cluster, reboots: None) -> Iterator[Work]:  # noqa: ARG001 - it ends first
+def work(sandbox: Cluster, reboots: None) -> Iterator[Work]:  # noqa: ARG001 - work is torn down first
     """Return the jobs, accounts and secrets that must survive."""
     there = Work(sandbox)
     yield there

@@ -62,7 +62,7 @@ def install(sandbox: Cluster, options: dict[str, object]) -> None:
 
 @pytest.fixture(scope="module", autouse=True)
 def image(sandbox: Cluster) -> Iterator[None]:
-    """Return an image on the shared file system, and a folder for the output of jobs."""
+    """Create an image on the shared file system, and a folder for the output of jobs."""
     sandbox.wait_idle()
     sandbox.exec("gpu1", MAKE_IMAGE)
     yield

@@ -44,7 +44,7 @@ def doctor(sandbox: Cluster, *more: str) -> tuple[int, list[dict[str, Any]]]:
 
 
 def about_the_cluster(findings: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the findings except those caused by other tests on this machine: verdicts of validations, and alerts."""
+    """Return the findings except those caused by other tests: validation verdicts, alerts and interrupted runs."""
     return [each for each in findings if each["key"] not in {"validation", "alerts", "interrupted run"}]
 
 

@@ -32,7 +32,7 @@ SMALL = (
 
 @pytest.fixture(scope="module")
 def four(sandbox: Cluster) -> Iterator[Cluster]:
-    """Return a provisioned sandbox of four compute nodes: the existing one if it has enough, otherwise a new one."""
+    """Return a provisioned sandbox of four compute nodes: the existing one if it has four, otherwise a new one."""
     if sandbox.compute == ["gpu1", "gpu2", "gpu3", "gpu4"]:
         back_in_service(sandbox)
         yield sandbox

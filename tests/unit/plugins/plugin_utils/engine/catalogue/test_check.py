@@ -21,14 +21,14 @@ WANTED = set(
 )
 
 
-def test_the_catalogue_is_sound() -> None:
+def test_catalogue_has_no_problems() -> None:
     assert set(CATALOGUE) >= WANTED
     assert hardware_problems(CATALOGUE) == []
     assert floor_advice(CATALOGUE) == []
 
 
 def hardware_problems(catalogue: dict[str, Any]) -> list[str]:
-    """What is wrong with all profiles, each with its place."""
+    """Return the problems of all profiles, each with its location."""
     return [one_line(each) for name, profile in catalogue.items() for each in profile_problems(name, profile)]
 
 
@@ -102,7 +102,7 @@ def changed(name: str, path: str, value: Any) -> dict[str, Any]:  # noqa: ANN401
         ("c4140_v100", "p2p.source", " ", "p2p.source: ' ' is empty"),
         ("c4140_v100", "p2p.floor_gbs", 151, "floor 151 GB/s is above the line rate of 150 GB/s"),
         ("sandbox_gpu", "p2p", {"floor_gbs": 64, "source": "x"}, "floor 64 GB/s is above the line rate of 63 GB/s"),
-        # Thresholds that somebody publishes and no node can reach.
+        # Published thresholds that no node can reach.
         (
             "dgx_h100",
             "busbw.inter_node",
@@ -134,14 +134,14 @@ def changed(name: str, path: str, value: Any) -> dict[str, Any]:  # noqa: ANN401
             {"sum": {"floor_gbs": 1, "source": "x"}},
             "collectives.sum: unknown key",
         ),
-        # 400 Gb/s for each of 8 GPUs: what two nodes reach does not carry over to many.
+        # 400 Gb/s for each of 8 GPUs: the bandwidth of two nodes does not scale to many nodes.
         (
             "dgx_h100",
             "busbw.inter_node.collectives.alltoall.floor_gbs",
             90,
             "collectives.alltoall: floor 90 is above the computed ceiling of",
         ),
-        # No switch adds up a gather, so 460 is for all_reduce only.
+        # Switches do not reduce a gather in the network, so 460 applies to all_reduce only.
         (
             "dgx_h100",
             "busbw.intra_node.collectives.all_gather.floor_gbs",
@@ -150,24 +150,24 @@ def changed(name: str, path: str, value: Any) -> dict[str, Any]:  # noqa: ANN401
         ),
     ],
 )
-def test_what_is_wrong_is_named(name: str, path: str, value: Any, words: str) -> None:  # noqa: ANN401 - any value
+def test_profile_problem_is_reported(name: str, path: str, value: Any, words: str) -> None:  # noqa: ANN401 - any value
     problems = hardware_problems(changed(name, path, value))
     assert any(words in problem for problem in problems), problems
     assert all(problem.startswith(f"hardware {name}: ") for problem in problems)
 
 
 @pytest.mark.parametrize("profile", [None, [], "dgx", 3, {}])
-def test_an_invalid_profile_is_refused(profile: object) -> None:
+def test_invalid_profile_is_refused(profile: object) -> None:
     assert profile_problems("dgx", profile)
 
 
-def test_hosts_and_place_are_those_given() -> None:
+def test_problem_carries_the_given_hosts_and_key() -> None:
     (problem,) = profile_problems("x", None, ["gpu1"], "hardware_profiles_extra.x")
     assert (problem["hosts"], problem["key"]) == (["gpu1"], "hardware_profiles_extra.x")
     assert "profile.schema.json" in problem["remedy"]
 
 
-def test_a_floor_that_half_a_node_reaches_is_a_warning() -> None:
+def test_floor_below_half_of_a_node_is_a_warning() -> None:
     assert "below half" in floor_advice(changed("dgx_b200", "busbw.intra_node.floor_gbs", 420))[0]["problem"]
     (said,) = floor_advice(changed("dgx_h100", "busbw.inter_node.collectives.alltoall.floor_gbs", 25))
     assert said["key"] == "hardware dgx_h100: busbw.inter_node.collectives.alltoall"

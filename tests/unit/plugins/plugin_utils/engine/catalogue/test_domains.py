@@ -64,7 +64,7 @@ def test_scope(hardware: str, nodes: int, sizes: tuple[int, ...] | None, scope: 
         (36, (18, 18), 600.0),
         (54, (18, 18, 18), 590.0),
         (72, (18,) * 4, 300.0),
-        # One tray has 4 x 400 Gb/s = 200 GB/s: the floor of whole racks would blame a sound network.
+        # One tray has 4 x 400 Gb/s = 200 GB/s: the floor of whole racks would fail a healthy network.
         (2, (1, 1), 180.0),
         (3, (1, 1, 1), 150.0),
         (19, (18, 1), 180.0),
@@ -72,7 +72,7 @@ def test_scope(hardware: str, nodes: int, sizes: tuple[int, ...] | None, scope: 
         (2, None, None),
     ],
 )
-def test_floor_is_within_what_the_trays_nics_carry(
+def test_floor_does_not_exceed_the_bandwidth_of_the_trays_nics(
     nodes: int, sizes: tuple[int, ...] | None, floor: float | None
 ) -> None:
     found, source, _best = placed_floor(RACK, nodes, sizes, "all_reduce")
@@ -82,7 +82,7 @@ def test_floor_is_within_what_the_trays_nics_carry(
         assert found <= ceilings(RACK, nodes, sizes=sizes)["wire"]
 
 
-def test_ceiling_between_racks_is_that_of_the_fewest_trays() -> None:
+def test_ceiling_between_racks_follows_the_rack_with_fewest_trays() -> None:
     def wire(sizes: tuple[int, ...]) -> Any:  # noqa: ANN401 - of ceilings
         return ceilings(RACK, sum(sizes), sizes=sizes)["wire"]
 

@@ -44,22 +44,22 @@ ENTRY = {
 @pytest.mark.parametrize(
     ("count", "floor"), [(2, 440), (3, 320), (4, 320), (5, 320), (7, 320), (8, 330), (9, 300), (1000, 300)]
 )
-def test_between_two_counts_the_lower_floor_holds(count: int, floor: float) -> None:
+def test_lower_floor_applies_between_two_node_counts(count: int, floor: float) -> None:
     assert floor_for_count(ENTRY, count).gbs == floor
 
 
-def test_a_floor_for_many_nodes_that_is_above_that_of_fewer_is_not_asked_of_more() -> None:
+def test_floor_of_many_nodes_does_not_exceed_the_floor_of_fewer_nodes() -> None:
     assert floor_for_count({**ENTRY, "floor_gbs": 400}, 9).gbs == 330
     assert floor_for_count({"floor_gbs": 5, "source": "x"}, 9) == (5.0, "x", None)
     assert floor_for_count({}, 2) == NONE
 
 
-def test_sums_in_the_network_ask_for_more_where_they_can() -> None:
+def test_in_network_reduction_raises_the_floor() -> None:
     assert [floor_for_count(ENTRY, count, in_network=True).gbs for count in (2, 4, 64)] == [440, 348, 348]
     assert floor_for_count(ENTRY, 2).best == 488
 
 
-# Published busbw in GB/s of healthy hardware; each is in a document or log that the profile's source names.
+# Published busbw in GB/s of healthy hardware; the source of the profile names the document or log of each.
 HEALTHY = [
     ("dgx_h100", 1, "all_reduce", 478.87),
     ("dgx_h100", 2, "all_reduce", 487.9),
@@ -95,7 +95,7 @@ HEALTHY = [
 
 
 @pytest.mark.parametrize(("hardware", "nodes", "collective", "busbw"), HEALTHY)
-def test_published_figures_of_healthy_hardware_pass(hardware: str, nodes: int, collective: str, busbw: float) -> None:
+def test_published_values_of_healthy_hardware_pass(hardware: str, nodes: int, collective: str, busbw: float) -> None:
     floor = placed_floor(CATALOGUE[hardware], nodes, None, collective).gbs
     assert floor is not None
     assert floor <= busbw
@@ -125,7 +125,7 @@ def test_published_figures_of_healthy_hardware_pass(hardware: str, nodes: int, c
         ("gb300", (16, 16), "alltoall", 47.67),
     ],
 )
-def test_published_figures_of_racks_pass(hardware: str, sizes: tuple[int, ...], collective: str, busbw: float) -> None:
+def test_published_values_of_racks_pass(hardware: str, sizes: tuple[int, ...], collective: str, busbw: float) -> None:
     assert (placed_floor(CATALOGUE[hardware], sum(sizes), sizes, collective).gbs or 999) <= busbw
 
 
@@ -133,12 +133,12 @@ def test_published_figures_of_racks_pass(hardware: str, sizes: tuple[int, ...], 
     ("hardware", "sizes", "busbw"),
     [("gb200_nvl72", (4,), 191.4), ("gb300", (8,), 376.01), ("gb300", (16, 16), 200.0), ("gb300", (18,) * 20, 405.0)],
 )
-def test_racks_that_work_without_nvlink_between_trays_fail(hardware: str, sizes: tuple[int, ...], busbw: float) -> None:
-    """The last figure is that of GB200, whose trays have half the rate of NICs."""
+def test_racks_without_nvlink_between_trays_fail(hardware: str, sizes: tuple[int, ...], busbw: float) -> None:
+    """The last value is from GB200, whose trays have half the NIC rate."""
     assert (placed_floor(CATALOGUE[hardware], sum(sizes), sizes, "all_reduce").gbs or 0) > busbw
 
 
-# The same GPUs with half the rate of the profile's NICs, published; and what half of them can carry at the most.
+# The same GPUs with half the NIC rate of the profile: published values, and the maximum that half the NICs can carry.
 HALF = [
     ("hgx_h100", 2, "all_reduce", 338.82),
     ("dgx1", 2, "all_reduce", 22.92),
@@ -158,21 +158,21 @@ HALF = [
 
 
 @pytest.mark.parametrize(("hardware", "nodes", "collective", "busbw"), HALF)
-def test_half_of_the_nics_fail(hardware: str, nodes: int, collective: str, busbw: float) -> None:
+def test_half_of_the_nics_fails(hardware: str, nodes: int, collective: str, busbw: float) -> None:
     floor = placed_floor(CATALOGUE[hardware], nodes, None, collective).gbs
     assert floor is not None
     assert floor > busbw
 
 
-# What NCCL reaches of the ceiling of a tree, and the numbers of nodes or racks that are tried.
+# Share of the tree ceiling that NCCL reaches, and the tested numbers of nodes or racks.
 TREE = 0.93
 COUNTS = (2, 3, 4, 5, 8, 16, 64)
 
 
 def half_of_the_nics(profile: dict[str, Any], count: int, collective: str, best: float | None) -> float:
-    """GB/s that nodes reach at most with half of their NICs: of the ceiling, or in proportion to the best figure.
+    """Return the maximum GB/s of nodes with half of their NICs, from the ceiling or in proportion to the best value.
 
-    The proportion counts where published figures stay far below the ceilings, as between NVLink racks.
+    The proportion applies if published values stay far below the ceilings, as between NVLink racks.
     """
     domain = int(profile.get("nvlink_domain_nodes") or 1)
     gpus = int(profile["gpu"]["count"]) * domain
@@ -187,7 +187,7 @@ def half_of_the_nics(profile: dict[str, Any], count: int, collective: str, best:
 
 
 @pytest.mark.parametrize("hardware", sorted(set(CATALOGUE) - {"sandbox_gpu"}))
-def test_no_floor_lets_nodes_with_half_of_their_nics_pass(hardware: str) -> None:
+def test_every_floor_fails_nodes_with_half_of_their_nics(hardware: str) -> None:
     profile = CATALOGUE[hardware]
     scope = "inter_domain" if profile.get("nvlink_domain_nodes") else "inter_node"
     if sum(nic["count"] for nic in profile["nics"]) < 2:
@@ -203,7 +203,7 @@ def test_no_floor_lets_nodes_with_half_of_their_nics_pass(hardware: str) -> None
 
 @pytest.mark.parametrize("hardware", ["gb200_nvl72", "gb300"])
 @pytest.mark.parametrize("sizes", [(1, 1), (2, 2), (3, 3), (18, 1), (1, 1, 1), (2, 2, 2, 2)])
-def test_no_floor_lets_a_few_trays_with_half_of_their_nics_pass(hardware: str, sizes: tuple[int, ...]) -> None:
+def test_every_floor_fails_a_few_trays_with_half_of_their_nics(hardware: str, sizes: tuple[int, ...]) -> None:
     profile = CATALOGUE[hardware]
     gpus, rate = int(profile["gpu"]["count"]) * min(sizes), nic_rate(profile["nics"]) * min(sizes) / 2
     halves = {"all_reduce": TREE * hierarchical(rate, len(sizes), gpus), "alltoall": alltoall(rate, len(sizes), gpus)}
@@ -213,12 +213,12 @@ def test_no_floor_lets_a_few_trays_with_half_of_their_nics_pass(hardware: str, s
         assert floor > half or not str(source).startswith("computed"), collective
 
 
-def test_too_low_a_floor_is_seen() -> None:
-    """Azure's floor of GB300 without NVLink between trays: 200 with four NICs of a tray, so 180 passes with three."""
+def test_too_low_floor_is_detected() -> None:
+    """Azure's floor of GB300 without NVLink between trays is 200 with four NICs per tray, so 180 passes with three."""
     assert half_of_the_nics(CATALOGUE["gb300"], 2, "all_reduce", 738.39) > 180
 
 
-def test_one_nic_of_eight_is_seen_where_the_wire_is_the_limit() -> None:
+def test_loss_of_one_nic_in_eight_is_detected_if_the_nics_are_the_limit() -> None:
     """683.52 on two B200 nodes and 381.8 on four, with seven of eight NICs; and two GPUs of H100 that share a NIC."""
     for hardware, nodes, collective, busbw in (
         ("dgx_b200", 2, "all_reduce", 683.52 * 7 / 8),
@@ -268,7 +268,9 @@ def with_floors(name: str, floors: Any, scope: str = "inter_node") -> list[str]:
         ("sandbox_gpu", [(2, 200)], "floors[0]: floor 200 on 2 nodes is above the computed ceiling of 100"),
     ],
 )
-def test_gaps_and_floors_above_the_ceiling_are_refused(name: str, counts: list[tuple[int, float]], words: str) -> None:
+def test_floors_with_gaps_or_above_the_ceiling_are_refused(
+    name: str, counts: list[tuple[int, float]], words: str
+) -> None:
     floors = [{"nodes": nodes, "floor_gbs": floor, "source": "x"} for nodes, floor in counts]
     assert any(words in problem for problem in with_floors(name, floors)), with_floors(name, floors)
 
@@ -287,13 +289,13 @@ def test_gaps_and_floors_above_the_ceiling_are_refused(name: str, counts: list[t
         ([{"nodes": 2, "floor_gbs": 4, "source": "x"}], "intra_node", "busbw.intra_node.floors[0]: a single node has"),
     ],
 )
-def test_the_form_of_floors_by_count(floors: Any, scope: str, words: str) -> None:  # noqa: ANN401 - any value
+def test_malformed_floors_by_count_are_refused(floors: Any, scope: str, words: str) -> None:  # noqa: ANN401 - any value
     assert any(words in problem for problem in with_floors("dgx_h100", floors, scope)), with_floors(
         "dgx_h100", floors, scope
     )
 
 
-def test_a_floor_of_the_site_holds_for_any_number_of_nodes() -> None:
+def test_site_floor_applies_to_any_number_of_nodes() -> None:
     between = {"floor_gbs": 150, "source": "measured", "collectives": {"alltoall": {"floor_gbs": 20, "source": "m"}}}
     profile = site_catalogue({"dgx_h100": {"busbw": {"inter_node": between}}})["dgx_h100"]
     assert [placed_floor(profile, count, None, "all_reduce", in_network=True).gbs for count in (2, 4, 9)] == [150] * 3

@@ -50,7 +50,7 @@ def facts(gpus: int = 8, ports: int = 8, links: int = 18, **changes: object) -> 
     return found | {"network_interfaces": [interface], "pci_nics": []}
 
 
-def test_a_dgx_h100() -> None:
+def test_dgx_h100_is_described() -> None:
     found = facts()
     profile = describe_machine(NODE, found)
     assert profile["memory_mb"] == 2060000
@@ -77,17 +77,17 @@ def test_a_dgx_h100() -> None:
         (facts(name="NVIDIA X9"), None, []),
     ],
 )
-def test_the_nearest_profile(found: dict[str, Any], best: str | None, keys: list[str]) -> None:
+def test_nearest_profile_is_found(found: dict[str, Any], best: str | None, keys: list[str]) -> None:
     name, differences = best_profile(CATALOGUE, describe_machine(NODE, found))
     assert (name, [key for key, _, _ in differences]) == (best, keys)
 
 
-def test_less_memory_than_known_is_a_difference() -> None:
+def test_less_memory_than_the_profile_is_a_difference() -> None:
     small = describe_machine({**NODE, "memory_mb": 1031968}, facts())
     assert profile_differences(CATALOGUE["dgx_h100"], small) == [("memory_mb", 2000000, 1030000)]
 
 
-def test_the_text_is_yaml_and_folds_machines_that_are_alike() -> None:
+def test_description_is_yaml_and_folds_equal_machines() -> None:
     machines = [
         (f"n{number}", describe_machine(NODE, facts()), [f"slurmd -C: NodeName=n{number} CPUs=224"])
         for number in (1, 2)
@@ -104,7 +104,7 @@ def test_the_text_is_yaml_and_folds_machines_that_are_alike() -> None:
 
 
 def refused(machine: dict[str, Any], found: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """Return the profile that is printed of a machine, and what the preflight of that very machine has against it."""
+    """Return the profile generated for a machine, and the problems that the preflight of the same machine reports."""
     text = description_text([("n1", describe_machine(machine, found), machine_notes(found, ""))], CATALOGUE)
     extra = yaml.safe_load(text)["hardware_profiles_extra"]
     ((name, profile),) = extra.items()
@@ -118,14 +118,14 @@ def refused(machine: dict[str, Any], found: dict[str, Any]) -> tuple[dict[str, A
         *node_problems("n1", answer, declared, limits),
         *place_problems("n1", declared, found),
     ]
-    # What is broken stays broken, whatever the profile is.
+    # Broken hardware is reported with any profile, so count only problems of the declaration.
     wrong = [each for each in claim_problems("n1", declared, found, {"gpu_tolerance": 0.05}) if "declared" in str(each)]
     return profile, [f"{each['key']}: {each['problem']}" for each in problems + wrong]
 
 
 @pytest.mark.skipif(not RECORDINGS, reason=f"no recordings in {CORPUS}")
 @pytest.mark.parametrize("file", RECORDINGS)
-def test_the_preflight_accepts_what_is_printed_of_a_machine(file: str) -> None:
+def test_preflight_accepts_the_generated_profile(file: str) -> None:
     found = join_sources({"state": "ok", "query": (CORPUS / file).read_text(errors="replace")}, {}, [])
     found |= {"rdma_ports": [], "pci_nics": [], "network_interfaces": [{"name": "e", "up": True, "rate_gbps": 25.0}]}
     profile, wrong = refused(NODE, found)
@@ -137,7 +137,7 @@ def test_the_preflight_accepts_what_is_printed_of_a_machine(file: str) -> None:
 
 
 @pytest.mark.parametrize("architecture", ["Blackwell", "Ada Lovelace", "Rubin", "N/A"])
-def test_a_model_that_is_not_known_has_its_generation_or_a_place_to_fill_it_in(architecture: str) -> None:
+def test_unknown_model_gets_its_generation_or_a_placeholder(architecture: str) -> None:
     found = facts(name="NVIDIA X9")
     for gpu in found["gpus"]:
         gpu["architecture"] = architecture
@@ -151,7 +151,7 @@ def test_a_model_that_is_not_known_has_its_generation_or_a_place_to_fill_it_in(a
     assert [profile_problems(name, each) for name, each in filled.items()] == [[]]
 
 
-def test_names_that_are_taken_are_not_used_again() -> None:
+def test_existing_profile_names_are_not_reused() -> None:
     text = description_text([("n1", describe_machine(NODE, facts()), [])], {"h100x8": {}})
     assert list(yaml.safe_load(text)["hardware_profiles_extra"]) == ["h100x8_2"]
 
@@ -187,7 +187,7 @@ def test_unreadable_values_are_reported() -> None:
         ("", "gpu"),
     ],
 )
-def test_short_names_of_models(model: str, short: str) -> None:
+def test_models_have_short_names(model: str, short: str) -> None:
     assert slurm_type(model) == short
 
 
@@ -203,12 +203,12 @@ def test_short_names_of_models(model: str, short: str) -> None:
         ("NVIDIA GH200 480GB", "gh200"),
     ],
 )
-def test_slurm_does_not_take_a_type_for_a_count(model: str, short: str) -> None:
+def test_short_name_is_not_a_count_for_slurm(model: str, short: str) -> None:
     assert slurm_type(model) == short
 
 
 @pytest.mark.parametrize(("kind", "wrong"), [("6000", True), ("80g", True), ("3090ti", False), ("h100", False)])
-def test_a_type_that_slurm_takes_for_a_count_is_refused(kind: str, *, wrong: bool) -> None:
+def test_type_that_slurm_reads_as_a_count_is_refused(kind: str, *, wrong: bool) -> None:
     profile = describe_machine(NODE, facts())
     profile["gpu"]["slurm_type"] = kind
     problems = profile_problems("x", profile)
@@ -216,7 +216,7 @@ def test_a_type_that_slurm_takes_for_a_count_is_refused(kind: str, *, wrong: boo
     assert all("gpu.slurm_type" in each["problem"] for each in problems)
 
 
-def test_memory_that_nvidia_smi_does_not_give_is_that_of_the_host_and_a_guess() -> None:
+def test_memory_missing_in_nvidia_smi_is_guessed_from_the_host() -> None:
     found = facts()
     for gpu in found["gpus"]:
         gpu["memory_total_mib"] = None

@@ -38,7 +38,7 @@ def test_effective_nvlink(line: float, effective: float) -> None:
         (900, 8, 845.67),
     ],
 )
-def test_nvls_fits_what_was_published(line: float, ranks: int, measured: float) -> None:
+def test_nvls_matches_published_values(line: float, ranks: int, measured: float) -> None:
     assert nvls(line, ranks) == pytest.approx(measured, rel=0.04)
 
 
@@ -64,21 +64,21 @@ def test_one_gpu_per_node_is_bound_by_the_nic(gbps: float, wire: float) -> None:
     assert (found["wire"], found["limit"]) == (wire, wire)
 
 
-def test_a_rack_is_one_domain() -> None:
+def test_rack_is_one_nvlink_domain() -> None:
     rack = profile(900, gpus=4, nics=4, domain=18)
     assert ceilings(rack, 18)["wire"] == pytest.approx(721.8)
     assert ceilings(rack, 36)["inside"] == pytest.approx(721.8)
 
 
 @pytest.mark.parametrize("collective", ["all_gather", "alltoall", "broadcast"])
-def test_other_collectives_have_no_switch_that_adds_up(collective: str) -> None:
+def test_other_collectives_do_not_reduce_in_the_switch(collective: str) -> None:
     assert ceilings(profile(450), 1, collective=collective)["limit"] == pytest.approx(370.8)
 
 
 @pytest.mark.parametrize(
     ("nodes", "limit"),
-    # Two nodes look like two NICs, many like one: 10 nodes of 8 H100 were measured at 50.38.
+    # The limit falls from two NICs' worth with two nodes to one with many: 10 nodes of 8 H100 were measured at 50.38.
     [(1, 370.8), (2, 93.75), (10, 54.86), (1000, 50.04)],
 )
-def test_each_rank_of_an_all_to_all_has_its_share_of_the_nics(nodes: int, limit: float) -> None:
+def test_alltoall_shares_the_nics_among_its_ranks(nodes: int, limit: float) -> None:
     assert ceilings(profile(450), nodes, collective="alltoall")["limit"] == pytest.approx(limit, abs=0.01)

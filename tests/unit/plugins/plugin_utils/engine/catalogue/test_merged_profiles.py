@@ -1,4 +1,4 @@
-"""Profiles of the collection, their schema, and merging with a site's entries."""
+"""Tests of the shipped profiles, their schema, and merging with a site's entries."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ RULES: dict[str, Any] = json.loads(SCHEMA.read_text())
 
 
 @pytest.mark.parametrize("name", profile_names())
-def test_a_profile_is_sound_and_points_editors_at_the_schema(name: str) -> None:
+def test_profile_has_no_problems_and_names_its_schema_for_editors(name: str) -> None:
     profile = shipped_profile(name)
     assert profile_problems(name, profile) == []
     assert floor_advice({name: profile}) == []
@@ -55,7 +55,7 @@ def test_every_file_is_a_profile() -> None:
         ("dgx_a100", "hgx_a100", {"description", "cores_per_socket", "gpu", "gemm"}),
     ],
 )
-def test_a_profile_takes_what_it_does_not_set_from_the_one_that_it_is_like(name: str, like: str, own: set[str]) -> None:
+def test_profile_inherits_unset_keys_from_its_like(name: str, like: str, own: set[str]) -> None:
     found, below = shipped_profile(name), shipped_profile(like)
     assert "like" not in found
     assert {key for key in found if found[key] != below[key]} == own
@@ -64,8 +64,8 @@ def test_a_profile_takes_what_it_does_not_set_from_the_one_that_it_is_like(name:
     assert found["gpu"]["device_files"] == below["gpu"]["device_files"]
 
 
-def test_an_empty_dictionary_clears_what_is_inherited_and_one_gpu_has_no_links() -> None:
-    """A rented virtual machine with one GPU of a server of eight."""
+def test_empty_dictionary_clears_inherited_keys_and_one_gpu_has_no_links() -> None:
+    """A rented virtual machine with one of the eight GPUs of a server."""
     entry = {"like": "hgx_h100", "gpu": {"count": 1, "device_files": "/dev/nvidia0"}, "busbw": {}}
     found = site_profile("one_h100", {"one_h100": entry})
     assert found["busbw"] == {}
@@ -77,7 +77,7 @@ def test_an_empty_dictionary_clears_what_is_inherited_and_one_gpu_has_no_links()
     assert not profile_problems("one_h100", found)
 
 
-def test_an_entry_of_the_site_may_be_like_a_shipped_profile_or_another_entry() -> None:
+def test_site_entry_inherits_from_a_shipped_profile_or_another_entry() -> None:
     extra = {
         "pod": {"like": "hgx_h100", "memory_mb": 5, "busbw": {"inter_node": {"floor_gbs": 200, "source": "ours"}}},
         "big_pod": {"like": "pod", "sockets": 4},
@@ -86,7 +86,7 @@ def test_an_entry_of_the_site_may_be_like_a_shipped_profile_or_another_entry() -
     found = site_catalogue(extra)
     assert (found["pod"]["memory_mb"], found["pod"]["gpu"]) == (5, shipped_profile("hgx_h100")["gpu"])
     between = found["pod"]["busbw"]["inter_node"]
-    # A floor of the site holds for any number of nodes.
+    # A site's floor applies to any number of nodes.
     assert (between["floor_gbs"], "floors" in between, "in_network" in between) == (200, False, False)
     assert found["big_pod"] == {**found["pod"], "sockets": 4}
     assert found["l40s"] == shipped_profile("dgx_h200")
@@ -103,7 +103,7 @@ def test_an_entry_of_the_site_may_be_like_a_shipped_profile_or_another_entry() -
         ({"a": {"like": "b"}, "b": {"like": "a"}}, "b", "refers to itself", "another profile"),
     ],
 )
-def test_a_like_that_names_no_other_profile_is_refused(
+def test_like_without_a_matching_profile_is_refused(
     extra: dict[str, Any], name: str, problem: str, remedy: str
 ) -> None:
     (found,) = profile_problems(name, site_catalogue(extra)[name])
@@ -117,8 +117,8 @@ def properties(rules: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
         yield from part.get("properties", {}).items()
 
 
-def test_gpus_that_compute_in_bf16_have_a_share_of_their_peak_as_floor() -> None:
-    """No floor of images is above what NVIDIA publishes of an A100, 2470/s, which all but desktops reach."""
+def test_bf16_gpus_have_a_share_of_their_peak_as_floor() -> None:
+    """No floor in images/s exceeds NVIDIA's published 2470/s of an A100, which all GPUs but desktop models reach."""
     operations = 6 * 4.09e9
     for name in profile_names():
         profile = shipped_profile(name)
@@ -130,14 +130,14 @@ def test_gpus_that_compute_in_bf16_have_a_share_of_their_peak_as_floor() -> None
             assert training["resnet50_share_floor"] * training["peak_tflops"] * 1e12 / operations < 2470, name
 
 
-def test_the_schema_is_one_and_describes_every_key() -> None:
+def test_schema_is_valid_and_describes_every_key() -> None:
     Draft202012Validator.check_schema(RULES)
     for key, found in properties(RULES):
         meant = RULES["$defs"][found["$ref"].rpartition("/")[2]] if "$ref" in found else found
         assert found.get("description") or meant["description"], key
 
 
-def test_the_schema_names_what_the_code_knows() -> None:
+def test_schema_lists_the_values_known_to_the_code() -> None:
     gpu = RULES["$defs"]["gpu"]["properties"]
     assert gpu["generation"]["enum"] == list(GENERATIONS)
     assert list(gpu["settings"]["properties"]) == list(KEYS)
@@ -145,13 +145,13 @@ def test_the_schema_names_what_the_code_knows() -> None:
     assert sorted(known) == sorted(set(COLLECTIVES) - {"all_reduce"})
 
 
-def test_one_profile_is_asked_for_and_one_file_is_read() -> None:
+def test_one_requested_profile_reads_one_file() -> None:
     shipped_profile.cache_clear()
     assert site_profile("l40s", {"dgx_h100": {"sockets": 1}})["gpu"]["model"] == "NVIDIA L40S"
     assert shipped_profile.cache_info().currsize == 1
 
 
-def test_an_entry_of_the_site_is_merged_over_the_profile_of_its_name() -> None:
+def test_site_entry_is_merged_over_the_profile_of_the_same_name() -> None:
     extra = {"l40s": {"memory_mb": 1, "gpu": {"count": 8}, "nics": []}, "own": {"sockets": 1}}
     found = site_catalogue(extra)
     assert set(found) == {*profile_names(), "own"}
@@ -163,12 +163,12 @@ def test_an_entry_of_the_site_is_merged_over_the_profile_of_its_name() -> None:
 
 
 @pytest.mark.parametrize("name", ["no_such", "../profiles/l40s", ""])
-def test_an_invalid_name_is_not_a_path(name: str) -> None:
+def test_invalid_name_is_not_used_as_a_path(name: str) -> None:
     with pytest.raises(KeyError):
         site_profile(name, {})
 
 
-def test_a_file_that_is_not_valid_yaml_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invalid_yaml_file_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "broken.yml").write_text("gpu: {")
     monkeypatch.setattr(builtin_profiles, "PROFILES", tmp_path)
     with pytest.raises(ValueError, match=r"broken\.yml is not valid YAML: "):

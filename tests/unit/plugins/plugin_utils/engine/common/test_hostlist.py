@@ -49,6 +49,6 @@ def test_fold_and_unfold_are_inverse() -> None:
 
 
 @pytest.mark.parametrize("given", ["gpu[1-", ["gpu1", "gpu[1-"]])
-def test_unfold_names_what_is_wrong(given: str | list[str]) -> None:
+def test_unfold_quotes_the_invalid_list(given: str | list[str]) -> None:
     with pytest.raises(ValueError, match=r"gpu\[1-' is not a list of hosts"):
         unfold_hosts(given)

@@ -41,6 +41,6 @@ def test_every_character_is_harmless_or_replaced() -> None:
         assert shown == "\ufffd" or (shown == chr(code) and (shown in "\n\t" or shown.isprintable()))
 
 
-def test_lines_are_those_that_a_terminal_shows() -> None:
+def test_printable_lines_match_the_lines_of_a_terminal() -> None:
     assert printable_lines("\r\n a\r\n\r\nb\x1b\u2028c \n") == ["a", "", "b\ufffd\ufffdc"]
     assert printable_lines(" \n") == []

@@ -1,4 +1,4 @@
-"""Outputs without NCCL's repeated lines give the same runs."""
+"""Tests of condensed outputs: without NCCL's repeated lines they give the same runs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 NODES = ["gpu1", "gpu2"]
 MOST = 1 << 24
-# What NCCL says of a node and of a connection of it, with all that a report tells of the fabric.
+# NCCL lines about a node and one of its connections, with all fabric data that a report uses.
 LINES: list[Callable[[random.Random], str]] = [
     lambda at: (
         f"NCCL INFO Channel {at.randrange(32):02d}/0 : {at.randrange(16)}[0] -> 8[0] [send] via NET/IB/"
@@ -37,7 +37,7 @@ LINES: list[Callable[[random.Random], str]] = [
 
 
 def noisy(text: str, seed: int, number: int = 300) -> str:
-    """An output with lines of the library between its own."""
+    """Return an output with NCCL lines between its own lines."""
     at = random.Random(seed)  # noqa: S311 - for samples
     lines = text.splitlines(keepends=True)
     for _ in range(number):
@@ -51,20 +51,20 @@ def short(text: str, most: int = MOST) -> str:
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_what_is_left_gives_the_same_runs(seed: int) -> None:
+def test_condensed_output_gives_the_same_runs(seed: int) -> None:
     text = noisy(nccl_text(NODES, 8, 365.0, program="all_reduce") * (seed % 3 + 1), seed)
     left = short(text)
     assert parse_text(left) == parse_text(text)
     assert len(left) < len(text)
 
 
-def test_each_part_of_an_output_keeps_what_its_own_run_said() -> None:
+def test_each_part_of_an_output_keeps_the_lines_of_its_own_run() -> None:
     part = f"# part\n{noisy(nccl_text(NODES, 8, 365.0, program='all_reduce'), 7)}"
     left = short(part * 3).split("# part\n")[1:]
     assert [parse_text(one) for one in left] == [parse_text(part)] * 3
 
 
-def test_lines_that_say_nothing_new_take_no_room_and_the_end_is_as_it_was() -> None:
+def test_repeated_lines_are_dropped_and_the_end_is_unchanged() -> None:
     again = "gpu1:9:9 [0] NCCL INFO Channel 00/0 : 0[0] -> 8[0] [send] via NET/IB/0/GDRDMA\n"
     table = nccl_text(NODES, 8, 365.0, program="all_reduce")
     left = short(table + again * 100_000 + "srun: error: gpu1: task 0: Killed\n" + again * 3)
@@ -73,12 +73,12 @@ def test_lines_that_say_nothing_new_take_no_room_and_the_end_is_as_it_was() -> N
     assert left.startswith(table)
 
 
-def test_warnings_are_kept_for_people_but_not_without_end() -> None:
+def test_warnings_are_kept_up_to_a_limit() -> None:
     lines = "".join(f"gpu1:9:9 [0] NCCL WARN timeout {number}\n" for number in range(2 * MOST_WARNINGS))
     assert "timeout 7\n" in short(lines)
     assert short(lines).count("NCCL WARN") < MOST_WARNINGS + 100
 
 
-def test_more_than_can_be_kept_is_an_error() -> None:
+def test_output_above_the_size_limit_is_an_error() -> None:
     with pytest.raises(ValueError, match="has more than 1000 characters"):
         short("x" * 100 + "\n" * 2000, 1000)

@@ -1,4 +1,4 @@
-"""Labels that launchers and log collectors add to lines, and mixed tables."""
+"""Tests of line labels from launchers and log collectors, and of interleaved tables."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ WARN = "gpu2:4108:4188 [3] transport/net_ib.cc:1205 NCCL WARN NET/IB : mlx5_3:1 
 
 
 def seconds(line: int) -> str:
-    """A time that goes on while the table is printed."""
+    """Return a time that advances with the lines of the table."""
     return f"{22 + line // 3600:02}:{line // 60 % 60:02}:{line % 60:02}"
 
 
-# By line number and rank: what each program writes before a line.
+# The prefix that each program writes before a line, by line number and rank.
 LABELS: dict[str, Callable[[int, int], str]] = {
     "srun --label": lambda _line, rank: f"{rank}: ",
     "srun --label, padded": lambda _line, rank: f"{rank:3}: ",
@@ -67,7 +67,7 @@ LABELS: dict[str, Callable[[int, int], str]] = {
 
 
 def whole() -> str:
-    """An output of 16 ranks with lines of the library of another rank in and before the table."""
+    """Return an output of 16 ranks with NCCL lines of another rank in and before the table."""
     lines = WHOLE.split("\n")
     at = next(number for number, line in enumerate(lines) if re.match(r" +\d+ +\d+ +float", line)) + 1
     return "\n".join([*lines[: at - 1], LISTED, INFO, *lines[at - 1 : at], "", WARN, *lines[at:]])
@@ -86,7 +86,7 @@ def kept(text: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("label", LABELS.values(), ids=LABELS)
-def test_an_output_with_labels_is_read_as_without(label: Callable[[int, int], str]) -> None:
+def test_labels_do_not_change_the_result(label: Callable[[int, int], str]) -> None:
     assert kept(labelled(whole(), label)) == kept(whole())
     (run,) = kept(whole())
     assert (run["outcome"], run["hosts"]) == ("ok", ["gpu1", "gpu2"])
@@ -95,7 +95,7 @@ def test_an_output_with_labels_is_read_as_without(label: Callable[[int, int], st
 
 
 ROW = re.compile(r"^( *\d+ +\d+ +float +\w+ +-?\d+)( +\S+ +\S+ +\S+ +\S+)( +\S+ +\S+ +\S+ +\S+)\s*$")
-# Those that label each write. None of them begins with a digit, which would be read as a part of the figure before it.
+# Programs that label each write. No label begins with a digit, which would be read as part of the preceding value.
 WRITES = (
     "hydra -prepend-rank",
     "mpirun --tag-output",
@@ -131,7 +131,7 @@ def passes(text: str, nodes: int) -> bool:
 
 
 def shuffled(seed: int, *outputs: list[str]) -> str:
-    """Lines of several outputs, each in its own order."""
+    """Return the interleaved lines of several outputs; the lines of each output keep their order."""
     chosen = random.Random(seed)  # noqa: S311 - a test
     left, lines = [list(output) for output in outputs], []
     while any(left):
@@ -152,7 +152,7 @@ def test_mixed_tables_do_not_pass(seed: int, label: str) -> None:
         assert not passes(text, 2)
 
 
-def test_a_table_whose_other_copy_hangs_does_not_pass() -> None:
+def test_table_does_not_pass_if_its_other_copy_hangs() -> None:
     header = next(number for number, line in enumerate(table(["gpu2"])) if "float" in line)
     one, other = table(["gpu1"]), table(["gpu2"])[:header]
     text = "\n".join(f"gpu{n}: {line}" for pair in zip(one, other) for n, line in enumerate(pair, 1))
@@ -165,12 +165,12 @@ def test_a_table_whose_other_copy_hangs_does_not_pass() -> None:
 @pytest.mark.parametrize(
     "text", ["4394.3 244.35 458.15 0   2147483648 536870912 float sum -1 3.1 1.0 1.0 0", "x " * 300]
 )
-def test_the_end_of_another_row_is_not_a_label(text: str) -> None:
+def test_end_of_another_row_is_not_a_label(text: str) -> None:
     cut = re.sub(r"(?m)^( *\d+ +\d+ +float)", rf"{text}\1", WHOLE, count=1)
     assert kept(cut)[0]["outcome"] != "ok"
 
 
-def test_a_label_that_begins_with_a_digit_does_not_make_a_result_wrong() -> None:
+def test_label_starting_with_a_digit_does_not_make_a_result_wrong() -> None:
     later, label = "22:00:15 [1,0]<stdout>:", "22:00:12 [1,0]<stdout>:"
     lines = [
         label + later.join(row.groups()) if (row := ROW.match(line)) else label + line for line in WHOLE.split("\n")
@@ -180,7 +180,7 @@ def test_a_label_that_begins_with_a_digit_does_not_make_a_result_wrong() -> None
 
 
 @pytest.mark.parametrize("name", ["pdsh", "srun --label", "clush"])
-def test_the_host_of_a_warning_that_touches_a_count_is_not_a_label(name: str) -> None:
+def test_hostname_directly_after_a_count_is_not_a_label(name: str) -> None:
     label = LABELS[name](1, 0)
     lines = [label + line for line in WHOLE.rstrip("\n").split("\n")]
     text = re.sub(r"(?m)      0$", "      0gpu1:1375:1375 [0] NCCL INFO done", "\n".join(lines), count=1)
@@ -188,7 +188,7 @@ def test_the_host_of_a_warning_that_touches_a_count_is_not_a_label(name: str) ->
     assert kept(text)[0]["rows"] == kept(WHOLE)[0]["rows"]
 
 
-def test_a_label_of_many_numbers_is_matched_in_little_time() -> None:
+def test_label_of_many_numbers_is_matched_quickly() -> None:
     label = " ".join(f"{number:02}" for number in range(40)) + " run: "
     text = label + WHOLE.replace("\n", f"\n{label}") + "\n" + "9" * 20000
     began = time.process_time()

@@ -1,4 +1,4 @@
-"""The parser on published outputs, which are read from a folder next to the checkout and not copied."""
+"""Tests of the parser on published outputs, which lie in a folder next to the checkout and are not copied."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _busbw(row: dict[str, Any] | None, half: str) -> float | None:
 
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=[entry["file"] for entry in ENTRIES])
-def test_published_output(entry: dict[str, Any]) -> None:
+def test_published_output_is_parsed(entry: dict[str, Any]) -> None:
     runs = parse_text((CORPUS / entry["file"]).read_text(errors="replace"))["runs"]
     assert len(runs) == len(entry["runs"])
     for run, wanted in zip(runs, entry["runs"]):
@@ -53,14 +53,14 @@ def test_the_corpus_checker_accepts_the_command(monkeypatch: pytest.MonkeyPatch)
 
 
 def _mutable(entry: dict[str, Any]) -> bool:
-    """Whether a loss shows: one whole run of more than two ranks, with its rank lines and a footer."""
+    """Return whether a lost line is detectable: one complete run of over two ranks, with rank lines and a footer."""
     run = entry["runs"][0]
     whole = len(entry["runs"]) == 1 and run["outcome"] == "ok" and run["n_ranks_basis"] == "rank lines"
     return whole and run["n_ranks"] > 2 and entry["bytes"] < 100_000
 
 
 @pytest.mark.parametrize("entry", [e for e in ENTRIES if _mutable(e)], ids=lambda entry: str(entry["file"]))
-def test_no_mutilated_output_is_ok(entry: dict[str, Any]) -> None:
+def test_output_with_a_lost_line_is_not_ok(entry: dict[str, Any]) -> None:
     lines = (CORPUS / entry["file"]).read_text(errors="replace").split("\n")
     parts = [number for number, line in enumerate(lines) if LINE.search(line)]
     chosen = random.Random(entry["file"]).sample(parts, min(12, len(parts)))  # noqa: S311 - the same in each run

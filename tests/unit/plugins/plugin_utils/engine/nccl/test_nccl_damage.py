@@ -1,6 +1,6 @@
-"""Published outputs that are damaged in one place must not pass; they are read from a folder next to the checkout.
+"""Tests that published outputs with one damage do not pass; the outputs lie in a folder next to the checkout.
 
-How many damages are tried is BUSBAR_TEST_DAMAGES (scripts/test full sets 10,000).
+BUSBAR_TEST_DAMAGES sets the number of damages (scripts/test full sets 10,000).
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ ROW = re.compile(r"(?<![\d.])(\d+)\s+(\d+)\s+(?:float|half|double|u?int\d+|u?int
 RANK = re.compile(r"Rank +(\d+) .* on +(\S+) +device ")
 ODD = ["nan", "inf", "-inf", "-1", "-nan(ind)", "0x1F", "", "-", "?", "nan(0x8)", "1,5"]
 OPERATORS = {"sum", "prod", "min", "max", "avg", "none"}
-# What launchers and log collectors write before each line.
+# Line prefixes of launchers and log collectors.
 LABELS = ["", "", "0: ", "[0] ", "[1,0]<stdout>:", "2026-03-13T22:26:02.5Z ", "gpu1: ", "1773440762 "]
 HALF = 4
-# A time or a bandwidth is told from another by two digits or more of algbw.
+# Two times or bandwidths are distinguishable if algbw has two digits or more.
 TELLING_GBS = 0.2
 
 pytestmark = pytest.mark.skipif(not ENTRIES, reason=f"no published outputs in {CORPUS}")
 
 
 class Cell(NamedTuple):
-    """A cell of a row: its line, where it stands there, its text, and its place in its half (0 is the time)."""
+    """A cell of a row: its line, its position there, its text, and its index within its half (0 is the time)."""
 
     line: int
     begin: int
@@ -51,7 +51,7 @@ class Cell(NamedTuple):
 
 
 class Output(NamedTuple):
-    """A published output that passes as it is."""
+    """A published output that passes without damage."""
 
     name: str
     lines: list[str]
@@ -69,12 +69,12 @@ class Damage(NamedTuple):
     what: str
 
     def __repr__(self) -> str:
-        """What was done; the output is too long to be shown."""
+        """Return a description of the damage; the output itself is too long to show."""
         return self.what
 
 
 def _halves(lines: list[str]) -> list[tuple[int, list[Cell]]]:
-    """Size and cells of each half of a row."""
+    """Return the size and the cells of each half of a row."""
     found = []
     for number, line in enumerate(lines):
         match = ROW.search(line)
@@ -100,7 +100,7 @@ def _verdict(lines: list[str], asked: Expected) -> Judged:
 
 
 def _whole(entry: dict[str, Any]) -> bool:
-    """Whether a lost line shows: one run of more than two ranks, with its rank lines."""
+    """Return whether a lost line is detectable: one run of more than two ranks, with rank lines."""
     run = entry["runs"][0]
     return len(entry["runs"]) == 1 and run["n_ranks_basis"] == "rank lines" and run["n_ranks"] > 2
 
@@ -111,7 +111,7 @@ def _is_part(line: str) -> bool:
 
 @cache
 def outputs() -> list[Output]:
-    """What of the published outputs passes against a very low floor, and is not too long to be read often."""
+    """Return the published outputs that pass with a very low floor and are short enough to parse many times."""
     found = []
     for entry in ENTRIES:
         if entry["bytes"] > 100_000:
@@ -149,7 +149,7 @@ def _telling(cells: list[Cell]) -> bool:
 
 
 def _times(text: str, factor: float) -> str | None:
-    """A number times a factor with as many decimals, None where that is no other number."""
+    """Return a number times a factor with the same number of decimals, or None if the text does not change."""
     try:
         new = f"{float(text) * factor:.{len(text.partition('.')[2])}f}"
     except ValueError:
@@ -159,7 +159,7 @@ def _times(text: str, factor: float) -> str | None:
 
 @st.composite
 def damaged(draw: st.DrawFn) -> Damage:
-    """One damage to one output."""
+    """Draw one output and damage it in one place."""
     output = draw(st.sampled_from(outputs()))
     decisive = [half for half in output.halves if half[0] == output.biggest]
     size, cells = draw(st.sampled_from(decisive if draw(st.booleans()) else output.halves))
@@ -218,7 +218,7 @@ def test_no_damaged_output_passes(damage: Damage) -> None:
     assert _verdict(damage.lines, damage.output.asked)["verdict"] != PASS, damage.what
 
 
-def test_a_contradiction_is_quoted_with_its_line() -> None:
+def test_contradiction_is_quoted_with_its_line_number() -> None:
     seen = 0
     for output in outputs():
         size, cells = max(output.halves, key=lambda half: half[0])
@@ -241,7 +241,7 @@ RECORDED = {
 
 
 @pytest.mark.parametrize("change", RECORDED.values(), ids=RECORDED)
-def test_an_output_whose_signs_a_recorder_took_is_read_as_before(change: Any) -> None:  # noqa: ANN401 - on a line
+def test_characters_removed_by_a_recorder_do_not_change_the_result(change: Any) -> None:  # noqa: ANN401 - on a line
     kept = ("outcome", "ranks", "program", "avg_busbw", "out_of_bounds", "rows")
     for entry in ENTRIES:
         text = (CORPUS / entry["file"]).read_text(errors="replace")
@@ -260,18 +260,18 @@ def test_rows_and_averages_alone_are_one_run_per_average() -> None:
 
 
 @pytest.mark.parametrize("name", ["first", "last", "every third"])
-def test_without_most_rank_lines_no_output_is_ok(name: str) -> None:
+def test_output_without_most_rank_lines_is_not_ok(name: str) -> None:
     seen = 0
     for output in outputs():
         places = [number for number, line in enumerate(output.lines) if RANK.search(line)]
         runs = parse_text("\n".join(output.lines))["runs"]
-        # What begins at its rank lines may have lost no more than its beginning.
+        # An output that begins at its rank lines may have lost only its beginning.
         begins = any("nThread" in line for line in output.lines)
         if len(runs) != 1 or runs[0]["ranks"] != len(places) or len(places) < 4 or not begins:
             continue
         left = {"first": places[:1], "last": places[-1:], "every third": places[::3][: (len(places) - 1) // 2]}[name]
         run = parse_text("\n".join(line for at, line in enumerate(output.lines) if at not in places or at in left))
-        # One rank on one host says nothing against a broadcast, whose factor is 1: nobody is missing in its numbers.
+        # A broadcast has factor 1, so its values do not show whether ranks are missing.
         if name != "first" or "all_reduce" in str(runs[0]["program"]):
             assert run["runs"][0]["outcome"] != "ok", output.name
             seen += 1

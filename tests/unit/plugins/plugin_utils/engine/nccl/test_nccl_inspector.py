@@ -1,4 +1,4 @@
-"""Records of NCCL's Inspector: missing ranks, late ranks, and the slowest operation."""
+"""Tests of NCCL Inspector records: missing ranks, late ranks, and the slowest operation."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TITLE = "NCCL Inspector, communicator 0x7f8c496ae9f661"
 
 
 def record(rank: int, number: int = 1407, **changes: Any) -> str:  # noqa: ANN401 - any value
-    """The documented record of two ranks, with changes of its coll_perf."""
+    """Return the documented record of two ranks, with changes of its coll_perf."""
     found = json.loads(DOCUMENTED)
     found["header"] |= {"rank": rank, "n_ranks": 2}
     found["coll_perf"] |= {"coll_sn": number, **changes}
@@ -29,22 +29,22 @@ def record(rank: int, number: int = 1407, **changes: Any) -> str:  # noqa: ANN40
 
 
 def said(lines: dict[str, list[str]]) -> str:
-    """The lines as the job prints them, amid its output."""
+    """Return the lines as the job prints them within its output."""
     told = [f"# busbar inspector: {node} {line}" for node, each in lines.items() for line in each]
     ends = [f"# busbar inspector: {node} - {1 if each else 0} files" for node, each in lines.items()]
     return "\n".join(["# nccl-tests", *told, *ends, "# busbar exit: all_reduce 1 0\n"])
 
 
-def test_the_documented_record_is_read() -> None:
+def test_documented_record_is_parsed() -> None:
     assert inspector_words(said({"gpu1": [DOCUMENTED]})) == [f"{TITLE}: rank 0, 1, 3, 4 and 3 more has no records"]
 
 
-def test_the_slowest_operation_is_reported_with_the_rank_that_the_others_waited_for() -> None:
+def test_slowest_operation_is_reported_with_the_rank_that_delayed_the_others() -> None:
     lines = {
         "gpu1": [record(0, number, coll_exec_time_us=60000 + number) for number in (1, 2, 3)],
         "gpu2": [record(1, number, coll_exec_time_us=20000 + number, coll_busbw_gbs=400) for number in (1, 2, 3)],
     }
-    # A smaller size is no measure.
+    # Operations of smaller size are ignored.
     lines["gpu1"].insert(0, record(0, 0, coll_exec_time_us=99999, coll_msg_size_bytes=8))
     (found,) = inspector_words(said(lines))
     assert found == (
@@ -54,14 +54,14 @@ def test_the_slowest_operation_is_reported_with_the_rank_that_the_others_waited_
     )
 
 
-def test_ranks_that_took_part_alike_are_not_distinguished() -> None:
+def test_ranks_with_similar_times_are_not_distinguished() -> None:
     found = inspector_words(said({"gpu1": [record(0)], "gpu2": [record(1, coll_exec_time_us=61000)]}))
     assert found == [
         f"{TITLE}: the slowest AllReduce of 17179869184 B took 61974 us, 485.1 GB/s; mean of 1 operation(s): 61974 us"
     ]
 
 
-def test_a_rank_that_is_behind_and_a_node_without_a_file_are_named() -> None:
+def test_late_rank_and_node_without_a_file_are_named() -> None:
     found = inspector_words(said({"gpu1": [record(0, 5)], "gpu2": [record(1, 3)], "gpu3": []}))
     assert found == [
         "NCCL Inspector: no records from gpu3; see validation_inspector",
@@ -69,7 +69,7 @@ def test_a_rank_that_is_behind_and_a_node_without_a_file_are_named() -> None:
     ]
 
 
-def test_operations_between_two_ranks_are_passed_over() -> None:
+def test_point_to_point_operations_are_ignored() -> None:
     found = json.loads(record(0))
     found["p2p_perf"] = {"p2p": "Send", "p2p_peer": 1}
     del found["coll_perf"]
@@ -96,14 +96,14 @@ def test_operations_between_two_ranks_are_passed_over() -> None:
         (record(0, coll_busbw_gbs=-1), "contradicts itself"),
     ],
 )
-def test_a_line_that_is_none_is_named_and_not_passed_over(line: str, problem: str) -> None:
+def test_invalid_line_is_reported(line: str, problem: str) -> None:
     found = inspector_words(said({"gpu1": [line, record(0), record(1)]}))
     assert len(found) == 2
     quoted = line if len(line) <= 100 else f"{line[:100]}…"
     assert found[1] == f'NCCL Inspector: a line of gpu1 {problem}: "{quoted}"'
 
 
-def test_of_many_bad_lines_the_first_are_named() -> None:
+def test_only_the_first_of_many_bad_lines_are_quoted() -> None:
     found = inspector_words(said({"gpu1": ["x"] * 9}))
     assert (len(found), found[-1]) == (4, "NCCL Inspector: 6 more lines cannot be read")
 

@@ -28,7 +28,7 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.nccl.parse_o
     ],
     ids=len,
 )
-def test_lines_are_those_of_readline(text: str) -> None:
+def test_bounded_lines_match_readline(text: str) -> None:
     slow = io.StringIO(text, newline="\n")
     assert list(bounded_lines(io.StringIO(text, newline="\n"))) == list(iter(lambda: slow.readline(MAX_LINE), ""))
 
@@ -49,7 +49,7 @@ def test_lines_are_those_of_readline(text: str) -> None:
         ("gpu1:12:13 [0] NCCL WARN", False),
     ],
 )
-def test_a_line_of_the_library_begins_with_host_process_and_level(head: str, said: str, *, expected: bool) -> None:
+def test_nccl_line_begins_with_host_process_and_level(head: str, said: str, *, expected: bool) -> None:
     parser = Parser()
     parser.feed("[1,0]<stdout>:# nThread 1 nGpus 1 minBytes 8 maxBytes 16 step: 2(factor)")
     alone = "\x1b" not in said and "\r" not in said and "<std" not in said
@@ -90,7 +90,7 @@ FRAME = [
 
 
 @pytest.mark.parametrize("seed", range(25))
-def test_a_stream_gives_what_its_lines_give(seed: int) -> None:
+def test_stream_and_lines_give_the_same_result(seed: int) -> None:
     chosen = random.Random(seed)  # noqa: S311 - a test
     lines = []
     for line in FRAME * 3:
@@ -103,14 +103,14 @@ def test_a_stream_gives_what_its_lines_give(seed: int) -> None:
 
 
 @pytest.mark.parametrize("said", SAID)
-def test_what_the_library_says_once_is_read(said: str) -> None:
+def test_unique_nccl_line_is_parsed(said: str) -> None:
     for head in HEADS:
         known = [other + "opCount 1" for other in HEADS]
         text = "\n".join([*known, *FRAME[:-2], *known, head + said]) + "\n"
         assert parse_stream(io.StringIO(text, newline="\n")) == parse_lines(text.split("\n"))
 
 
-def test_what_the_library_says_again_is_not_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_repeated_nccl_line_is_not_parsed_again(monkeypatch: pytest.MonkeyPatch) -> None:
     read = []
     feed = Parser.feed
 
@@ -126,6 +126,6 @@ def test_what_the_library_says_again_is_not_read_again(monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize(("letter", "word"), INFORMATIVE)
-def test_a_word_is_looked_for_where_its_letter_is(letter: str, word: str) -> None:
+def test_each_informative_word_contains_its_search_letter(letter: str, word: str) -> None:
     assert len(letter) == 1
     assert letter in word

@@ -1,4 +1,4 @@
-"""Complete, wrapped, truncated and wrong outputs."""
+"""Tests of the parser with complete, wrapped, truncated and wrong outputs."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def one(text: str) -> dict[str, Any]:
     return runs[0]
 
 
-def test_a_whole_output_has_every_key_of_the_contract() -> None:
+def test_complete_output_has_every_documented_key() -> None:
     run = one(WHOLE)
     assert set(run) >= KEYS
     assert run["program"] == "all_reduce_perf"
@@ -64,7 +64,7 @@ def test_a_whole_output_has_every_key_of_the_contract() -> None:
     assert row["out_of_place"]["wrong"] == 0
 
 
-def test_what_our_own_mpi_program_prints_is_a_whole_output() -> None:
+def test_output_of_the_mpi_program_is_complete() -> None:
     run = one(MPI)
     assert run["outcome"] == "ok"
     assert run["hosts"] == ["gpu1", "gpu2"]
@@ -110,7 +110,7 @@ def _each(text: str, change: str) -> str:
         "noise",
     ],
 )
-def test_what_stands_around_the_table_changes_nothing(text: str) -> None:
+def test_text_around_the_table_is_ignored(text: str) -> None:
     run, plain = one(text), one(WHOLE)
     for key in ("rows", "ranks", "outcome", "avg_busbw", "out_of_bounds"):
         assert run[key] == plain[key], key
@@ -136,44 +136,44 @@ def test_what_stands_around_the_table_changes_nothing(text: str) -> None:
         (ROW.sub("", WHOLE), "truncated"),
     ],
 )
-def test_outcomes(text: str, outcome: str) -> None:
+def test_outcome_of_an_output(text: str, outcome: str) -> None:
     assert one(text)["outcome"] == outcome
 
 
 @pytest.mark.parametrize("at", range(4))
-def test_a_row_that_is_gone_is_noticed(at: int) -> None:
+def test_missing_row_is_detected(at: int) -> None:
     match = list(ROW.finditer(WHOLE))[at]
     assert one(WHOLE[: match.start()] + WHOLE[match.end() :])["outcome"] == "truncated"
 
 
 @pytest.mark.parametrize("at", range(16))
-def test_a_rank_that_is_gone_is_noticed(at: int) -> None:
+def test_missing_rank_is_detected(at: int) -> None:
     match = list(RANK.finditer(WHOLE))[at]
     run = one(WHOLE[: match.start()] + WHOLE[match.end() :])
     assert run["outcome"] == "truncated"
     assert any("rank line" in error for error in run["errors"])
 
 
-def test_unchecked_results_are_ok_but_say_so() -> None:
+def test_unchecked_results_are_ok_and_marked_as_unchecked() -> None:
     run = one(re.sub(r"(\d\.\d\d)       0\b", r"\1     N/A", WHOLE))
     assert run["outcome"] == "ok"
     assert run["checked"] is False
 
 
-def test_numbers_that_are_not_finite_are_null_and_named() -> None:
+def test_non_finite_numbers_are_null_and_reported() -> None:
     run = one(WHOLE.replace("310.25 ", "   inf ", 1))
     assert run["rows"][0]["out_of_place"]["busbw"] is None
     assert any("inf" in error for error in run["errors"])
     json.dumps(run, allow_nan=False)
 
 
-def test_several_runs_of_one_file_stand_apart() -> None:
+def test_runs_of_one_file_are_separated() -> None:
     text = WHOLE + "$ ./all_gather_perf -b 8\n" + WHOLE.replace("# Collective test starting: all_reduce_perf\n", "")
     runs = parse_text(text.replace("# Collective test concluded: all_reduce_perf\n", ""))["runs"]
     assert [run["program"] for run in runs] == ["all_reduce_perf", "all_gather_perf"]
 
 
-def test_an_old_error_column_is_not_a_count_of_wrong_elements() -> None:
+def test_old_error_column_is_not_a_count_of_wrong_elements() -> None:
     text = (
         "#       size         count      type   redop     time   algbw   busbw  error     time   algbw   busbw  error\n"
         "   536870912     134217728     float     sum    25775   20.83   41.33  2e-06    25779   20.83   41.33  2e-06\n"
@@ -185,7 +185,7 @@ def test_an_old_error_column_is_not_a_count_of_wrong_elements() -> None:
     assert run["rows"][0]["out_of_place"]["time_us"] == 25775
 
 
-def test_nccls_own_lines_tell_the_way_of_the_data() -> None:
+def test_nccl_lines_give_the_fabric_data() -> None:
     lines = (
         "gpu1:1:1 [0] NCCL INFO NET/IB : Using [0]mlx5_0:1/IB [1]mlx5_1:1/IB [RO]; OOB eth0:10.0.0.1<0>\n"
         "gpu1:1:1 [0] NCCL INFO Using network IB\n"
@@ -219,7 +219,7 @@ def _json() -> dict[str, Any]:
     }
 
 
-def test_the_json_file_gives_the_same_keys_and_no_environment() -> None:
+def test_json_file_gives_the_same_keys_without_the_environment() -> None:
     run = one(json.dumps(_json()))
     assert set(run) >= KEYS
     assert (run["outcome"], run["program"], run["avg_busbw"]) == ("ok", "all_reduce_perf", 10.0)
@@ -235,21 +235,21 @@ def test_the_json_file_gives_the_same_keys_and_no_environment() -> None:
         (lambda text: text.replace('"nwrong": 0', '"nwrong": 7', 1), "wrong-results"),
     ],
 )
-def test_json_that_is_cut_or_wrong(change: Any, outcome: str) -> None:  # noqa: ANN401 - a function on text
+def test_truncated_or_invalid_json_keeps_its_rows(change: Any, outcome: str) -> None:  # noqa: ANN401 - a function on text
     run = one(change(json.dumps(_json())))
     assert run["outcome"] == outcome
     assert len(run["rows"]) == 1
 
 
 @pytest.mark.parametrize("digits", ["9" * 30, "9" * 400, "9" * 5000, "0", "1"])
-def test_figures_that_no_program_prints_raise_nothing(digits: str) -> None:
+def test_impossible_values_do_not_raise(digits: str) -> None:
     for place in re.finditer(r"\d+(?:\.\d+)?", WHOLE):
         parse_text(WHOLE[: place.start()] + digits + WHOLE[place.end() :])
 
 
 @pytest.mark.parametrize("value", ["x", None, -1, 2.5, 10**400, {}])
 @pytest.mark.parametrize("key", ["nthreads", "minimum_bytes", "maximum_bytes", "step_factor"])
-def test_a_json_file_whose_settings_are_no_numbers_raises_nothing(key: str, value: Any) -> None:  # noqa: ANN401
+def test_json_settings_that_are_not_numbers_do_not_raise(key: str, value: Any) -> None:  # noqa: ANN401
     data = _json()
     data["config"][key] = value
     assert len(one(json.dumps(data))["rows"]) == 1
@@ -265,7 +265,7 @@ def test_a_json_file_whose_settings_are_no_numbers_raises_nothing(key: str, valu
         ("average_bus_bandwidith", "bandwidith"),
     ],
 )
-def test_a_json_file_with_one_value_that_is_not_a_figure_is_not_ok(place: tuple[Any, ...], value: Any) -> None:  # noqa: ANN401
+def test_json_file_with_a_non_numeric_value_is_not_ok(place: tuple[Any, ...], value: Any) -> None:  # noqa: ANN401
     data: Any = _json()
     inner = json.loads(json.dumps(data))
     at = inner
@@ -273,22 +273,22 @@ def test_a_json_file_with_one_value_that_is_not_a_figure_is_not_ok(place: tuple[
         at = at[key]
     at[place[-1]] = value
     run = one(json.dumps(inner))
-    # A half that was not checked has no number of wrong elements.
+    # An unchecked half has no count of wrong elements.
     assert (run["outcome"] == "ok") is (place[-1] == "nwrong" and value is None)
 
 
-def test_the_time_of_the_processor_in_a_json_file() -> None:
+def test_json_cpu_time_is_not_compared_with_the_bandwidth() -> None:
     text = json.dumps(_json()).replace("107374.1824", "3.5")
     assert one(text)["outcome"] == "contradictory"
     assert one(text.replace('"time"', '"cpu_time"'))["outcome"] == "ok"
 
 
-def test_a_line_without_end_does_not_fill_the_memory() -> None:
+def test_endless_line_does_not_exhaust_the_memory() -> None:
     assert parse_lines(["x" * (3 * MAX_LINE)])["runs"][0]["outcome"] == "no-data"
 
 
 @given(st.text(max_size=400))
-def test_no_text_raises(text: str) -> None:
+def test_any_text_is_parsed_without_an_exception(text: str) -> None:
     json.dumps(parse_text(text), allow_nan=False)
 
 
@@ -320,7 +320,7 @@ PIECES = [
 
 @settings(max_examples=300, deadline=None)
 @given(st.lists(st.sampled_from(PIECES), max_size=30).map("".join))
-def test_the_short_way_for_lines_of_the_library_changes_nothing(text: str) -> None:
+def test_fast_path_for_nccl_lines_gives_the_same_result(text: str) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Parser, "is_library", lambda _parser, _raw: False)
         wanted = parse_text(text)
@@ -339,7 +339,7 @@ PARTS.append((WHOLE.index("# Out of"), WHOLE.index("# Avg")))
         max_size=4,
     ),
 )
-def test_no_output_without_a_row_a_rank_or_its_footer_is_ok(
+def test_output_without_a_row_a_rank_or_its_footer_is_not_ok(
     part: tuple[int, int], noise: list[tuple[int, str]]
 ) -> None:
     text = WHOLE[: part[0]] + WHOLE[part[1] :]
@@ -350,6 +350,6 @@ def test_no_output_without_a_row_a_rank_or_its_footer_is_ok(
     assert any(run["outcome"] != "ok" for run in runs)
 
 
-def test_a_header_that_lost_a_column_is_not_ok() -> None:
+def test_header_with_a_lost_column_is_not_ok() -> None:
     (run,) = parse_text(WHOLE.replace("busbw", "bus\x00bw", 1))["runs"]
     assert run["outcome"] != "ok"

@@ -1,4 +1,4 @@
-"""Messages from NCCL's RAS about a hanging job."""
+"""Tests of the messages from NCCL's RAS about a hanging job."""
 
 from __future__ import annotations
 
@@ -95,12 +95,12 @@ TIMEOUT
 
 
 def said(text: str) -> str:
-    """What a job prints of an answer."""
+    """Return an answer as a job prints it."""
     return "".join(f"# busbar ras: {line}\n" for line in text.splitlines())
 
 
 def changed(rank: dict[str, Any], missing: list[dict[str, Any]] | None = None) -> str:
-    """The documented answer with a second rank that answers, but for the changes."""
+    """Return the documented answer with a second rank that answers, and the changes applied to it."""
     found = json.loads(DOCUMENTED)
     (comm,) = found["communicators"]
     comm["missing_ranks"] = missing or []
@@ -134,11 +134,11 @@ ZERO = "rank 0 (GPU 0 of 172.16.64.245)"
         ("[1]{", ["the response of NCCL's RAS is incomplete; see the output"]),
     ],
 )
-def test_who_does_not_answer_and_who_is_behind_is_named(answer: str, words: list[str]) -> None:
+def test_unresponsive_and_late_ranks_are_named(answer: str, words: list[str]) -> None:
     assert ras_words(f"# a line\n{said(answer)}another\n") == words
 
 
-def test_the_text_of_older_releases_is_shown_unchanged() -> None:
+def test_text_of_older_releases_is_shown_unchanged() -> None:
     found = ras_words(said(OLDER))
     assert "NCCL's RAS: Process 3487984 on node 172.16.64.213 managing GPU 5" in found
     assert "NCCL's RAS: The missing rank: 21" in found
@@ -151,7 +151,7 @@ def test_without_queries_nothing_is_reported() -> None:
 
 @pytest.mark.parametrize("value", [None, 3, "x", [], [3], {"a": 1}, {"rank": []}])
 @pytest.mark.parametrize("key", ["hash", "ranks", "missing_ranks", "missing_ranks_count", "size"])
-def test_a_damaged_answer_is_not_a_crash(key: str, value: object) -> None:
+def test_damaged_answer_does_not_raise(key: str, value: object) -> None:
     found = json.loads(DOCUMENTED)
     found["communicators"][0][key] = value
     assert ras_words(said(json.dumps(found)))
@@ -159,12 +159,12 @@ def test_a_damaged_answer_is_not_a_crash(key: str, value: object) -> None:
     assert ras_words(said(json.dumps(found)))
 
 
-def test_it_is_not_part_of_the_table() -> None:
+def test_ras_answer_is_not_part_of_the_table() -> None:
     table = nccl_text(["gpu1", "gpu2"], 8, 365.0)
     assert parse_text(table + said(DOCUMENTED), numbered=False) == parse_text(table, numbered=False)
 
 
-def test_a_test_that_hangs_says_who_is_missing_and_one_that_passes_says_nothing() -> None:
+def test_hanging_test_names_the_missing_ranks_and_passing_test_does_not() -> None:
     asked = validation_options(["gpu1", "gpu2"], stages=["cluster"])
     step = next_step(asked)
     table = nccl_text(["gpu1", "gpu2"], 8, 365.0)

@@ -1,4 +1,4 @@
-"""Consistent and inconsistent tables in all output formats."""
+"""Tests of consistent and inconsistent tables in all output formats."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SHARE = 7 / 8
 
 
 def number(value: float, *, wide: int, new: bool) -> str:
-    """A number as nccl-tests prints it; src/util.cu, getFloatStr, and src/common.cu, BenchTime, before 2.17.3."""
+    """Return a number as nccl-tests prints it (src/util.cu, getFloatStr; before 2.17.3 src/common.cu, BenchTime)."""
     if not new:
         return f"{value:.2f}" if wide == 6 or value < 100 else f"{value:.1f}" if value < 10000 else f"{value:.0f}"
     forms = (f"{value:.2f}", f"{value:.1f}", f"{value:.0f}")
@@ -33,16 +33,16 @@ def output(  # noqa: PLR0913 - each of them is one thing that outputs differ in
     ranks: int = 8,
     share: float = 1.0,
 ) -> str:
-    """A table of eight ranks.
+    """Return a table of eight ranks.
 
     Args:
-        program: its name, empty where nothing tells it.
+        program: its name, or empty if the output does not contain it.
         factors: algbw / (size / time), and busbw / algbw.
-        new: the form since 2.17.3.
-        slow: how many times longer than usual each size takes.
-        head: column heads.
-        ranks: rank lines.
-        share: of the times that are printed, so that they are not those of the bandwidths.
+        new: whether to use the format since 2.17.3.
+        slow: factor on the usual time of each size.
+        head: column headings.
+        ranks: number of rank lines.
+        share: factor on the printed times, which makes them contradict the bandwidths.
     """
     lines = [f"# Collective test starting: {program}_perf"] if program else []
     lines.append(
@@ -84,14 +84,14 @@ def one(text: str) -> dict[str, Any]:
         ("broadcast", (1, 1)),
         ("reduce", (1, 1)),
         ("hypercube", (SHARE, 1)),
-        # Of a matrix whose largest row is half more than the mean.
+        # A matrix whose largest row is 1.5 times the mean.
         ("alltoallv", (1.5, SHARE)),
         ("", (1, 2 * SHARE)),
         ("", (1, SHARE)),
         ("", (1, 1)),
     ],
 )
-def test_rows_that_follow_from_their_times_are_accused_of_nothing(
+def test_rows_consistent_with_their_times_have_no_contradictions(
     program: str, factors: tuple[float, float], slow: float, version: str
 ) -> None:
     run = one(output(program, factors, slow=slow, new=version == "2.17.3"))
@@ -99,26 +99,26 @@ def test_rows_that_follow_from_their_times_are_accused_of_nothing(
 
 
 @pytest.mark.parametrize("program", ["all_gather", "reduce_scatter"])
-def test_versions_before_2_9_multiply_by_the_other_ranks_first(program: str) -> None:
+def test_algbw_of_versions_before_2_9_has_another_factor(program: str) -> None:
     assert one(output(program, (SHARE, 1), new=False))["outcome"] == "ok"
-    # The newer form has no such versions.
+    # No version with the newer format does this.
     assert one(output(program, (SHARE, 1), new=True))["outcome"] != "ok"
 
 
 @pytest.mark.parametrize(
     ("program", "factors"), [("all_reduce", (1, SHARE)), ("hypercube", (1, SHARE)), ("sendrecv", (SHARE, 1))]
 )
-def test_the_factors_of_another_program_do_not_hold(program: str, factors: tuple[float, float]) -> None:
+def test_factors_of_another_program_are_refused(program: str, factors: tuple[float, float]) -> None:
     assert one(output(program, factors))["outcome"] != "ok"
 
 
-def test_the_time_of_the_processor_says_nothing_of_the_bandwidth() -> None:
+def test_cpu_time_is_not_compared_with_the_bandwidth() -> None:
     text = output("all_reduce", (1, 2 * SHARE), share=0.01)
     assert one(text)["outcome"] == "contradictory"
     assert one(text.replace("time", "cputime"))["outcome"] == "ok"
 
 
-def test_without_rank_lines_the_rows_are_held_against_one_another() -> None:
+def test_rows_without_rank_lines_are_compared_with_each_other() -> None:
     text = output("all_reduce", (1, 2 * SHARE), ranks=0)
     assert one(text)["outcome"] == "ok"
     lines = text.split("\n")
@@ -146,7 +146,7 @@ def test_without_rank_lines_the_rows_are_held_against_one_another() -> None:
     ],
 )
 @pytest.mark.parametrize("half", [0, 4])
-def test_one_cell_that_cannot_be_is_quoted(place: int, text: str, words: str, half: int) -> None:
+def test_impossible_cell_is_quoted(place: int, text: str, words: str, half: int) -> None:
     lines = output("all_reduce", (1, 2 * SHARE)).split("\n")
     cells = lines[-3].split()
     cells[place + half] = text
@@ -159,7 +159,7 @@ def test_one_cell_that_cannot_be_is_quoted(place: int, text: str, words: str, ha
 @pytest.mark.parametrize(
     ("kind", "error", "outcome"),
     [
-        # DeltaMaxValue x 7, and printed with one digit: 7e-05 can be 7.4e-05.
+        # DeltaMaxValue x 7, printed with one digit: 7e-05 can be 7.4e-05.
         ("float", "7e-05", "ok"),
         ("float", "2e-04", "contradictory"),
         ("float", "4.7e+02", "contradictory"),
@@ -172,14 +172,14 @@ def test_one_cell_that_cannot_be_is_quoted(place: int, text: str, words: str, ha
         ("float", "nan", "contradictory"),
     ],
 )
-def test_an_error_above_the_tolerance_of_its_type_is_not_ok(kind: str, error: str, outcome: str) -> None:
+def test_error_above_the_tolerance_of_its_type_is_not_ok(kind: str, error: str, outcome: str) -> None:
     text = output("all_reduce", (1, 2 * SHARE), new=False).replace(" float ", f" {kind} ").replace("2e-07", "0e+00")
     run = one(text[::-1].replace("0e+00"[::-1], error[::-1], 1)[::-1])
     assert run["outcome"] == outcome, run["contradictions"]
 
 
 @pytest.mark.parametrize(("program", "factor"), [("alltoall", SHARE), ("sendrecv", 1.0), ("", SHARE)])
-def test_in_place_an_exchange_of_old_versions_overwrites_what_is_read(program: str, factor: float) -> None:
+def test_in_place_error_of_old_exchange_programs_is_ignored(program: str, factor: float) -> None:
     text = output(program, (1, factor), new=False).replace(" redop", "").replace(" sum", "")
     assert one(re.sub(r"2e-07$", "3e+00", text, flags=re.MULTILINE))["outcome"] == "ok"
     assert one(re.sub(r"2e-07 ", "3e+00 ", text))["outcome"] == "contradictory"
@@ -197,7 +197,7 @@ def test_in_place_an_exchange_of_old_versions_overwrites_what_is_read(program: s
         ("\n1048576 ", "\n1048599 ", "size 1048599 B is not part of 8 B to 8589934592 B with factor 2"),
     ],
 )
-def test_a_footer_or_a_size_that_cannot_be_is_named(old: str, new: str, words: str) -> None:
+def test_impossible_footer_or_size_is_reported(old: str, new: str, words: str) -> None:
     run = one(output("all_reduce", (1, 2 * SHARE)).replace(old, new))
     assert run["outcome"] in {"contradictory", "truncated"}
     assert any(words in said for said in run["contradictions"]), run["contradictions"]
@@ -206,12 +206,12 @@ def test_a_footer_or_a_size_that_cannot_be_is_named(old: str, new: str, words: s
 @pytest.mark.parametrize(
     ("text", "unit"), [("13.67", 0.005), ("586.4", 0.05), ("13552", 0.5), ("2.0e+07", 5e5), ("1e+06", 5e5)]
 )
-def test_a_printed_number_stands_for_half_a_unit_of_its_last_digit_to_both_sides(text: str, unit: float) -> None:
+def test_printed_number_is_exact_to_half_a_unit_of_its_last_digit(text: str, unit: float) -> None:
     assert half_unit(text) == pytest.approx(unit)
     assert half_unit("1e99999999999999999999") == float("inf")
 
 
-def test_a_part_of_a_text_has_no_numbers_of_lines() -> None:
+def test_contradictions_in_part_of_an_output_have_no_line_numbers() -> None:
     text = output("all_reduce", (1, 2 * SHARE), share=0.01).replace(" : 0 OK", " : nan OK")
     (run,) = parse_text(text, numbered=False)["runs"]
     assert run["contradictions"]
@@ -224,7 +224,7 @@ RANK = "#  Rank  0 Group  0 Pid 1 on gpu1 device  0 [0000:01:00] NVIDIA H100"
 ROW = "{0} {1} float sum -1 12.00 {2} {3} 0 12.00 {2} {3} N/A"
 
 
-def test_a_size_reduced_by_nccl_tests_is_not_a_contradiction() -> None:
+def test_size_reduced_by_nccl_tests_is_not_a_contradiction() -> None:
     """common.cu lowers maxBytes to a part of the GPU memory, possibly below minBytes, and measures no size then."""
     head = [HEAD.format(least=1 << 36, most=1 << 36), RANK, "#", REDUCED.format(1 << 23), f"# {NEW}"]
     footer = ["# Out of bounds values : 0 OK", "# Avg bus bandwidth    : 0"]
@@ -235,7 +235,7 @@ def test_a_size_reduced_by_nccl_tests_is_not_a_contradiction() -> None:
     assert any("reduced maxBytes to 8388608 B to fit the GPU memory" in error for error in run["errors"])
 
 
-def test_one_rank_of_sendrecv_sends_to_itself() -> None:
+def test_sendrecv_with_one_rank_is_consistent() -> None:
     head = ["# Collective test starting: sendrecv_perf", HEAD.format(least=1 << 23, most=1 << 23), RANK, f"# {NEW}"]
     footer = ["# Out of bounds values : 0 OK", "# Avg bus bandwidth    : 699.05"]
     run = one("\n".join([*head, ROW.format(1 << 23, 1 << 21, "699.05", "699.05"), *footer]))

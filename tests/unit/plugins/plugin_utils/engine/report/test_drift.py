@@ -1,4 +1,4 @@
-"""Drift: a validation compared with the site's history."""
+"""Tests of drift: a validation compared with the site's history."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DAYS = [f"2026-11-{day}T08:00:00Z" for day in range(10, 16)]
 
 
 def software(data: dict[str, Any], driver: str, nccl: str) -> dict[str, Any]:
-    """A report of nodes with these versions."""
+    """Return a report whose nodes have these versions of the driver and NCCL."""
     data = json.loads(json.dumps(data))
     for test in data["tests"]:
         test["environment"]["NVIDIA driver"] = driver
@@ -38,7 +38,7 @@ def compared(how: str, slow: float = 0.98 * 0.94, **versions: str) -> dict[str, 
     return with_drift(data, normalised(data), PAST, how)
 
 
-def test_what_is_slower_than_it_was_is_a_finding() -> None:
+def test_slowdown_against_earlier_passes_is_a_finding() -> None:
     found = compared("finding")
     (test,) = [test for test in found["tests"] if any(said.startswith("drift: ") for said in test["findings"])]
     assert (test["name"], test["verdict"], found["verdict"]) == ("node-gpu3", "FAIL", "FAIL")
@@ -50,14 +50,14 @@ def test_what_is_slower_than_it_was_is_a_finding() -> None:
 
 
 def above_the_floor(how: str) -> dict[str, Any]:
-    """Nodes that are fast but for one, which is above the floor all the same."""
+    """Return a drift report in which one node is slower than the others but above the floor."""
     data = software(small(), "570.1", "2.26")
     (test,) = [test for test in data["tests"] if test["name"] == "node-gpu3"]
     test["measured_busbw"] = 440.0
     return with_drift(data, normalised(data), PAST, how)
 
 
-def test_by_option_it_fails_and_the_node_is_a_culprit() -> None:
+def test_drift_fails_the_validation_and_names_the_culprit_if_so_configured() -> None:
     found = above_the_floor("finding")
     assert (found["verdict"], found.get("culprits")) == ("PASS", None)
     failed = above_the_floor("fail")
@@ -69,22 +69,22 @@ def test_by_option_it_fails_and_the_node_is_a_culprit() -> None:
     Draft202012Validator(SCHEMA).validate(failed)
 
 
-def test_nothing_has_drifted() -> None:
+def test_validation_without_drift_passes() -> None:
     found = compared("fail", slow=1.0)
     assert (found["verdict"], found["drift"]) == ("PASS", [])
 
 
 @pytest.mark.parametrize(("versions", "known"), [({}, True), ({"driver": "580.2"}, False), ({"nccl": "2.27"}, False)])
-def test_what_a_site_has_learned_is_of_one_driver_and_one_nccl(versions: dict[str, str], *, known: bool) -> None:
+def test_fleet_median_covers_one_driver_and_one_nccl_version(versions: dict[str, str], *, known: bool) -> None:
     data = software(small(), **{"driver": "570.1", "nccl": "2.26", **versions})
     one = [test for test in data["tests"] if test["name"] == "node-gpu1"]
     (item,) = drift(normalised({**data, "tests": one}), PAST)
-    # Four nodes are known with the same versions; with others there is none but itself, which is too few.
+    # Four nodes have results with the same versions; with other versions only the node itself has, which is too few.
     assert (item["fleet_median"] is not None) is known
     assert item["own_median"] is not None
 
 
-def test_pairs_of_the_search_name_the_node_and_fail_by_no_verdict_of_their_own() -> None:
+def test_drift_of_search_pairs_blames_the_slow_node() -> None:
     past = [normalised(of_pairs(slow="", started=day)) for day in DAYS]
     data = of_pairs(slow="gpu3")
     found = with_drift(data, normalised(data), past, "fail")
@@ -93,7 +93,7 @@ def test_pairs_of_the_search_name_the_node_and_fail_by_no_verdict_of_their_own()
     assert not any(test["reason"].startswith("drift: ") for test in found["tests"])
 
 
-def test_what_changed_between_two_reports() -> None:
+def test_changed_facts_between_two_reports_are_listed() -> None:
     first = normalised(software(small(DAYS[0]), "570.1", "2.26"))
     second = software(small(), "580.2", "2.26")
     second["tests"][0]["environment"]["Kernel"] = "Linux 6.12"

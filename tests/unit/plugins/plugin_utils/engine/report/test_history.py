@@ -1,4 +1,4 @@
-"""Comparison of a validation with earlier ones."""
+"""Tests of the comparison of a validation with earlier ones."""
 
 from __future__ import annotations
 
@@ -57,19 +57,19 @@ def test_spread_of_nothing() -> None:
         (1.1, PAST, 0),
     ],
 )
-def test_a_node_is_held_against_its_past_and_the_fleet(share: float, past: list[ReadReport], sentences: int) -> None:
+def test_node_is_compared_with_its_past_and_the_fleet(share: float, past: list[ReadReport], sentences: int) -> None:
     found = flagged(normalised(small(slow=share)), past)
     assert {name: len(flags) for name, flags in found.items()} == ({"node-gpu3": sentences} if sentences else {})
 
 
-def test_failures_are_no_measure_of_health() -> None:
+def test_failed_results_are_not_in_the_median() -> None:
     slow = [normalised(small(f"2026-11-{day:02d}T08:00:00Z", slow=0.5)) for day in range(10, 18)]
     healed = next(item for item in drift(normalised(small()), slow) if item["name"] == "node-gpu3")
     assert (healed["own_median"], healed["flags"], len(healed["past"])) == (None, [], 8)
     assert healed["last_change"] == pytest.approx(1.0)
 
 
-def test_another_cluster_later_reports_and_other_nodes_do_not_count() -> None:
+def test_other_clusters_later_reports_and_other_nodes_are_ignored() -> None:
     now = normalised(small("2026-11-12T00:00:00Z", slow=0.5))
     foreign: list[ReadReport] = [{**report, "cluster": "beta"} for report in PAST]
     assert all(not item["past"] for item in drift(now, foreign))
@@ -78,7 +78,7 @@ def test_another_cluster_later_reports_and_other_nodes_do_not_count() -> None:
     assert drift(other, PAST)[0]["past"] == []
 
 
-def test_new_nodes_are_held_against_the_rest_of_the_fleet() -> None:
+def test_new_nodes_are_compared_with_the_rest_of_the_fleet() -> None:
     new = normalised(validation([{"name": "node-new1", "stage": "node", "nodes": ["new1"], "peak": 400.0}]))
     item = drift(new, PAST)[0]
     assert item["fleet_median"] == pytest.approx(473)
@@ -93,7 +93,7 @@ def test_the_node_that_is_slow_in_all_its_pairs_is_flagged() -> None:
     assert len(points(report)) == 15 + 6
 
 
-def test_figures_of_nodes() -> None:
+def test_values_of_each_node() -> None:
     pairs = {item["node"]: item for item in node_figures(normalised(of_pairs(4, slow="gpu3")))}
     assert {node: item["verdict"] for node, item in pairs.items()} == {
         "gpu1": "PASS",
@@ -106,7 +106,7 @@ def test_figures_of_nodes() -> None:
     assert [(item["stage"], item["verdict"]) for item in both] == [("cluster", "PASS"), ("node", "FAIL")]
 
 
-def test_a_repeat_that_fails_is_not_made_good_by_one_that_passes() -> None:
+def test_failed_repeat_outweighs_a_passed_one() -> None:
     report = normalised(small())
     again: ReadTest = {**report["tests"][0], "name": "again", "verdict": "FAIL"}
     report["tests"].append(again)

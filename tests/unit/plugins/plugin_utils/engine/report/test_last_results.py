@@ -1,4 +1,4 @@
-"""Nodes that passed in earlier reports."""
+"""Tests of the nodes that passed in earlier reports."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ def _report(tests: list[dict[str, Any]], blamed: str = "", kind: str = "node", c
     return normalised({"schema": 1, "cluster": cluster, "tests": tests, "culprits": culprits, "verdict": "PASS"})
 
 
-def test_good_is_who_passed_in_the_newest_report_that_judged_it() -> None:
+def test_newest_report_with_a_verdict_decides_whether_a_node_is_good() -> None:
     first = _report([_test(["gpu1", "gpu2"], "PASS")])
     second = _report([_test(["gpu2", "gpu3"], "FAIL")], blamed="gpu3")
     assert last_results([first], HARDWARE, "one") == {"gpu1": True, "gpu2": True}
-    # gpu2 was in a test that failed and in none that passed: not bad, but not known to be good any more.
+    # gpu2 was in a failed test and in no passed one: it is not a culprit, but no longer counts as good.
     assert last_results([first, second], HARDWARE, "one") == {"gpu1": True, "gpu2": False, "gpu3": False}
     healed = _report([_test(["gpu2", "gpu3"], "PASS")])
     assert last_results([first, second, healed], HARDWARE, "one") == {"gpu1": True, "gpu2": True, "gpu3": True}
@@ -44,7 +44,7 @@ def test_a_bad_rail_blames_its_node_and_a_link_no_node() -> None:
     assert last_results([_report(tests, blamed="gpu1", kind="link")], HARDWARE, "one")["gpu1"] is True
 
 
-def test_other_hardware_other_clusters_and_checks_say_nothing() -> None:
+def test_other_hardware_other_clusters_and_checks_are_ignored() -> None:
     assert last_results([_report([_test(["gpu1"], "PASS", hardware="dgx_a100")])], HARDWARE, "one") == {}
     assert last_results([_report([_test(["gpu1"], "PASS")], cluster="two")], HARDWARE, "one") == {}
     assert last_results([_report([_test(["gpu1"], "PASS", kind="p2p")])], HARDWARE, "one") == {}

@@ -1,4 +1,4 @@
-"""Matrices and diagnoses in a report, including damaged ones."""
+"""Tests of matrices and diagnoses in a report, including damaged ones."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ def one(name: str) -> ReadTest:
 
 
 def with_matrix(**changes: Any) -> list[Matrix]:  # noqa: ANN401 - whatever stands in a file
-    """The matrices of a report that holds this one."""
+    """Return the matrices of a report that contains the first matrix with these changes."""
     test = {**REPORT["tests"][0], "matrices": [{**FIRST, **changes}]}
     return normalised({**REPORT, "tests": [test]})["tests"][0]["matrices"]
 
 
-def test_a_line_for_each_check() -> None:
+def test_summary_has_a_line_for_each_check() -> None:
     lines = summary_lines(cast("Report", REPORT))
     assert sum(" p2p-gpu" in line for line in lines if line.startswith(("PASS", "FAIL  p2p"))) == 4
     assert any(line.startswith("FAIL  p2p-gpu2 on gpu2: gpu2: GPU 2 and GPU 6: 126 GB/s") for line in lines)
@@ -75,7 +75,9 @@ def test_a_matrix_is_drawn_with_its_values_and_slow_cells() -> None:
         ({"title": EVIL, "unit": EVIL, "rows": [EVIL, "1"]}, 1, [(0, 1)]),
     ],
 )
-def test_spoilt_matrices(changes: dict[str, Any], kept: int, odd: list[tuple[int, int]]) -> None:
+def test_damaged_matrices_are_dropped_or_repaired(
+    changes: dict[str, Any], kept: int, odd: list[tuple[int, int]]
+) -> None:
     found = with_matrix(**changes)
     assert len(found) == kept
     for matrix in found:
@@ -85,7 +87,7 @@ def test_spoilt_matrices(changes: dict[str, Any], kept: int, odd: list[tuple[int
         assert "<img" not in figure.replace(str(matrix["title"]), "")
 
 
-def test_gpus_that_agree_share_a_row() -> None:
+def test_gpus_with_equal_results_share_a_row() -> None:
     rows = [[cell["text"] for cell in row] for row in results_table(one("dcgm_diag-gpu3")["results"])["rows"]]
     assert [row[:3] for row in rows] == [
         ["fail", "memory", "GPU 5"],
@@ -96,7 +98,7 @@ def test_gpus_that_agree_share_a_row() -> None:
 
 
 @pytest.mark.parametrize("value", [None, 3, "x", [3, None, "x"], {"a": 1}])
-def test_spoilt_results(value: object) -> None:
+def test_damaged_results_do_not_break_the_table(value: object) -> None:
     test = {**REPORT["tests"][0], "results": value, "matrices": value, "pairs": value}
     found = normalised({**REPORT, "tests": [test]})["tests"][0]
     assert found["matrices"] == []

@@ -1,4 +1,4 @@
-"""Parsing of reports: the published schema, and the normalised format."""
+"""Tests of report parsing: the published schema, and the normalised format."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("report", CASES.values(), ids=CASES)
-def test_what_is_written_fits_the_published_schema(report: dict[str, Any]) -> None:
+def test_written_report_matches_the_published_schema(report: dict[str, Any]) -> None:
     written = json.loads(json.dumps(report))
     jsonschema.Draft202012Validator.check_schema(SCHEMA)
     jsonschema.validate(written, SCHEMA, cls=jsonschema.Draft202012Validator)
@@ -72,12 +72,12 @@ def test_what_is_written_fits_the_published_schema(report: dict[str, Any]) -> No
         ({"verdict": "PASS", "tests": [{"name": "a", "stage": "b"}], "schema": 1}, r"tests\[0\].verdict"),
     ],
 )
-def test_files_that_are_not_reports(data: object, words: str) -> None:
+def test_file_that_is_not_a_report_is_refused(data: object, words: str) -> None:
     with pytest.raises(ValueError, match=words):
         normalised(data)
 
 
-def test_missing_and_strange_values_become_none_or_empty() -> None:
+def test_missing_and_invalid_values_become_none_or_empty() -> None:
     test = {"name": "a\x1b[2J", "stage": "node", "verdict": "PASS", "floor": "12", "at_size": True, "runs": [None, {}]}
     strange = {"drain": [], "resumed": [3, {}], "held": 1, "held_by": "x", "suspected": {}, "unresolved": [None]}
     found = normalised({"schema": 1, "verdict": "PASS", "tests": [test], "left_out": [], **strange})
@@ -89,7 +89,7 @@ def test_missing_and_strange_values_become_none_or_empty() -> None:
     assert found["tests"][0]["runs"][0]["rows"] == []
 
 
-def test_infinite_figures_are_none() -> None:
+def test_non_finite_values_are_none() -> None:
     test = {"name": "a", "stage": "node", "verdict": "PASS", "floor": float("inf"), "measured_busbw": float("nan")}
     found = normalised({"schema": 1, "verdict": "PASS", "tests": [test]})["tests"][0]
     assert (found["floor"], found["measured_busbw"]) == (None, None)
@@ -107,7 +107,7 @@ def test_infinite_figures_are_none() -> None:
         ({**small(slow=0.5), "culprits": []}, []),
     ],
 )
-def test_culprits_are_those_named_or_those_without_doubt(report: dict[str, Any], named: list[str]) -> None:
+def test_culprits_are_the_named_nodes_or_the_unambiguous_ones(report: dict[str, Any], named: list[str]) -> None:
     assert [node for item in culprits(normalised(report)) for node in item["nodes"]] == named
 
 

@@ -1,4 +1,4 @@
-"""Latest values of each node over several validations, as Prometheus metrics."""
+"""Tests of the latest values of each node over several validations, as Prometheus metrics."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def reports(*items: dict[str, Any]) -> list[ReadReport]:
 
 
 def samples(*items: dict[str, Any], nodes: list[str] | None = None) -> dict[str, dict[tuple[str, str], float]]:
-    """Values by metric, then by node and stage."""
+    """Return the values by metric, then by node and stage."""
     *earlier, last = reports(*items)
     return {
         family.name: {
@@ -41,7 +41,7 @@ def samples(*items: dict[str, Any], nodes: list[str] | None = None) -> dict[str,
     }
 
 
-def test_a_validation_of_one_node_leaves_the_figures_of_the_others() -> None:
+def test_validation_of_one_node_keeps_the_values_of_the_others() -> None:
     found = samples(small(FIRST, slow=0.5), validation([NEW], started=SECOND))
     assert found["busbar_validation_verdict"] == {("", ""): 0}
     verdicts = found["busbar_node_verdict"]
@@ -54,7 +54,7 @@ def test_a_validation_of_one_node_leaves_the_figures_of_the_others() -> None:
     assert validated == {**{f"gpu{number}": seconds(FIRST) for number in range(1, 5)}, "gpu9": seconds(SECOND)}
 
 
-def test_a_newer_figure_replaces_the_older_and_an_inconclusive_one_is_not_a_validation() -> None:
+def test_newer_value_replaces_the_older_and_inconclusive_is_not_a_validation() -> None:
     found = samples(small(FIRST), validation([KILLED], started=SECOND))
     assert found["busbar_node_verdict"]["gpu3", "node"] == 3
     assert ("gpu3", "node") not in found["busbar_node_busbw_bytes_per_second"]
@@ -65,7 +65,7 @@ def test_a_newer_figure_replaces_the_older_and_an_inconclusive_one_is_not_a_vali
 
 
 def slow_cluster(culprits: list[dict[str, Any]] | None, started: str = SECOND) -> dict[str, Any]:
-    """Four nodes that are slow together, as a validation reports it that names these culprits."""
+    """Return the report of a validation in which four nodes are slow together, with these culprits."""
     names = [f"gpu{number}" for number in range(1, 5)]
     tests = [
         {"name": "cluster", "stage": "cluster", "nodes": names, "peak": 99.0},
@@ -103,14 +103,14 @@ def test_removed_components_are_no_longer_reported() -> None:
     assert told == {"gpu1", "gpu9"}
 
 
-def test_reports_of_other_clusters_are_none_of_its_past() -> None:
+def test_reports_of_other_clusters_are_ignored() -> None:
     one, other = reports(small(FIRST), small(SECOND) | {"cluster": "beta"})
     assert past(other, [one]) == [other]
     later: ReadReport = {**one, "started": THIRD}
     assert past(later, [one, other]) == [one, later]
 
 
-def test_checks_and_trees_are_kept_as_well() -> None:
+def test_latest_check_results_are_kept() -> None:
     kept = reports(checked(), validation([NEW], started="2027-01-01T08:00:00Z"))
     assert last_metrics(kept) == last_metrics(kept[:1])
     told = [item["labels"] for item in last_metrics(kept, ["gpu2"])]
@@ -125,7 +125,7 @@ def test_checks_and_trees_are_kept_as_well() -> None:
     assert samples(tree, small(SECOND))["busbar_storage_verdict"] == {("gpu1", ""): 1}
 
 
-def test_a_time_that_is_none_is_left_out() -> None:
+def test_invalid_time_is_left_out() -> None:
     (report,) = reports(small() | {"started": "yesterday"})
     assert (last_validated([report]), seconds("yesterday")) == ({}, None)
     assert last_figures([report])[0]["started"] == "yesterday"

@@ -1,4 +1,4 @@
-"""The storage stage in a report: table, bars and metrics, including damaged reports."""
+"""Tests of the storage stage in a report: table, bars and metrics, including damaged reports."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_bars_and_floors_are_drawn_for_each_node() -> None:
         ([{**ROW, "node": f"gpu{number}"} for number in range(90)], 40),
     ],
 )
-def test_what_was_not_measured_has_no_bar_and_many_are_few(rows: list[Any], bars: int | None) -> None:
+def test_unmeasured_nodes_have_no_bar_and_the_number_of_bars_is_limited(rows: list[Any], bars: int | None) -> None:
     charts = Storage().section({"path": "/shared", "mode": "", "nodes": rows})["charts"]
     assert [len(chart_figure(chart)["data"][0]["y"]) for chart in charts] == ([] if bars is None else [bars])
 
@@ -80,7 +80,7 @@ def test_what_was_not_measured_has_no_bar_and_many_are_few(rows: list[Any], bars
         ({"nodes": [None, {}, {"node": EVIL, "write": float("inf"), "read": "9", "verdict": "GREAT"}]}, 2),
     ],
 )
-def test_a_spoilt_report_is_still_read(value: object, rows: int | None) -> None:
+def test_damaged_report_is_still_read(value: object, rows: int | None) -> None:
     storage = tree(with_storage(value))
     assert (None if storage is None else len(storage["nodes"])) == rows
     if rows:

@@ -1,4 +1,4 @@
-"""JUnit XML, metrics, environment and figures of a report."""
+"""Tests of JUnit XML, metrics, environment and figures of a report."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_junit(report: dict[str, Any], tests: int, failures: int, errors: int) -
         assert kinds in ([], [Failure], [Error])
 
 
-# Elements, their attributes and children as junit-10.xsd of Jenkins' xunit plugin has them
+# Elements, their attributes and children according to junit-10.xsd of Jenkins' xunit plugin
 # (src/main/resources/org/jenkinsci/plugins/xunit/types/model/xsd of github.com/jenkinsci/xunit-plugin).
 SUREFIRE_TIME = re.compile(r"(([0-9]{0,3},)*[0-9]{3}|[0-9]{0,3})*(\.[0-9]*)?")
 RESULT: tuple[set[str], set[str], set[str]] = ({"type", "message"}, set(), set())
@@ -73,7 +73,7 @@ SCHEMA: dict[str, tuple[set[str], set[str], set[str]]] = {
     "report", [small(), small(slow=0.5), INCONCLUSIVE, STRANGE, NO_ANSWER, LEFT_OUT, checked()], ids=range(7)
 )
 @pytest.mark.parametrize("seconds", [None, 0, 0.00001, 1e-9, 42.5, 123456789.25])
-def test_junit_is_valid_by_the_schema_of_jenkins(report: dict[str, Any], seconds: float | None) -> None:
+def test_junit_matches_the_schema_of_jenkins(report: dict[str, Any], seconds: float | None) -> None:
     timed = normalised(report)
     for test in timed["tests"]:
         test["job"]["seconds"] = seconds
@@ -86,7 +86,7 @@ def test_junit_is_valid_by_the_schema_of_jenkins(report: dict[str, Any], seconds
         assert SUREFIRE_TIME.fullmatch(element.get("time", "")), element.attrib
 
 
-def test_junit_tells_why() -> None:
+def test_junit_contains_the_reason_and_the_output() -> None:
     suite = next(iter(JUnitXml.fromstring(junit(normalised(small(slow=0.5))))))
     case = next(case for case in suite if case.result)
     assert (case.name, case.classname, case.time) == ("node-gpu3", "busbar.validation.node", 42.5)
@@ -115,7 +115,7 @@ def test_metrics() -> None:
     assert {labels["nodes"] for labels, _ in found["busbar_test_verdict"]} >= {"gpu3", "gpu[1-4]"}
 
 
-def test_checks_have_metrics_of_their_own_and_are_none_of_the_all_reduce() -> None:
+def test_checks_have_separate_metrics() -> None:
     found = samples(checked())
     verdicts = {(labels["node"], labels["check"]): value for labels, value in found["busbar_check_verdict"]}
     assert len(verdicts) == 12
@@ -133,7 +133,7 @@ def test_metrics_are_always_valid(report: dict[str, Any]) -> None:
     assert "busbar_validation_verdict" in samples(report)
 
 
-def test_label_values_come_back_as_they_were() -> None:
+def test_label_values_survive_escaping() -> None:
     labels = samples(STRANGE)["busbar_test_verdict"][0][0]
     assert labels["test"] == f'a"\\\n{EVIL}'
 
@@ -167,7 +167,7 @@ def test_facts() -> None:
     assert "NVLS" not in facts
 
 
-def test_figures_are_plotly_s() -> None:
+def test_figures_are_plotly_figures() -> None:
     report = normalised(small())
     figure = curve_figure(report["tests"][0])
     assert figure is not None
@@ -185,14 +185,14 @@ def test_figures_are_plotly_s() -> None:
 
 
 @pytest.mark.parametrize(("ceiling", "kind"), [(490.0, None), (None, None), (50000.0, "log")])
-def test_a_far_ceiling_does_not_press_the_curve_flat(ceiling: float | None, kind: str | None) -> None:
+def test_far_ceiling_switches_to_a_logarithmic_axis(ceiling: float | None, kind: str | None) -> None:
     test = normalised(small())["tests"][0]
     figure = curve_figure({**test, "ceiling": ceiling})
     assert figure is not None
     assert figure["layout"]["yaxis"].get("type") == kind
 
 
-def test_the_map_is_symmetric_and_in_the_nodes_order() -> None:
+def test_heat_map_is_symmetric_and_ordered_by_node() -> None:
     report = normalised(of_pairs(11, slow="gpu3"))
     trace = heat_maps(report)[0]["figure"]["data"][0]
     assert heat_maps(report)[0]["figure"]["layout"]["xaxis"]["ticktext"] == [f"gpu{n}" for n in range(1, 12)]

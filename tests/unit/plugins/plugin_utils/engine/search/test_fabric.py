@@ -1,4 +1,4 @@
-"""The culprit search against simulated fabrics."""
+"""Tests of the culprit search on simulated fabrics."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ TWO_LINKS = frozenset({(NODE(36), NODE(72)), (NODE(56), NODE(67))})
         (64, 16, Faults(slow=frozenset({NODE(0), NODE(1), NODE(2), NODE(3)}))),
         (64, 8, Faults(uplinks=frozenset({"switch00", "switch05"}), crash=frozenset({NODE(63)}))),
         (100, 32, Faults(links=frozenset({(NODE(4), NODE(5))}))),
-        # Two links of one switch are no bad uplink, and ends of a known link still lie behind a bad one.
+        # Two bad links of one switch are not a bad uplink; the ends of a known link can still be behind a bad uplink.
         (17, 8, Faults(links=frozenset({(NODE(4), NODE(12)), (NODE(13), NODE(16))}))),
         (24, 8, Faults(links=frozenset({(NODE(4), NODE(18)), (NODE(15), NODE(21))}))),
         (
@@ -100,7 +100,7 @@ def test_bad_uplink_is_named_instead_of_a_node(switches: int, size: int, data: s
 
 @settings(max_examples=40, deadline=None, derandomize=True)
 @given(count=st.integers(24, 80), faults=st.integers(0, 4), seed=st.integers(0, 10**6))
-def test_no_innocent_is_blamed_among_several_faults(count: int, faults: int, seed: int) -> None:
+def test_several_faults_blame_no_healthy_node(count: int, faults: int, seed: int) -> None:
     random = _random(seed)
     topology = switch_names(node_names(count), 8)
     answer = simulate(Fabric(topology, random_faults(topology, faults, random), 0.05, random))
@@ -108,7 +108,7 @@ def test_no_innocent_is_blamed_among_several_faults(count: int, faults: int, see
 
 
 def _fitting(fabric: Fabric, seed: int = 0, cut: float = 0.0) -> list[list[str]]:
-    """Return whom the search would name if it ended after each of its rounds; a share of all tests gives no result."""
+    """Return the nodes that the search would name after each round; `cut` is the share of tests without a result."""
     nodes = [node for members in fabric.topology.values() for node in members]
     locator, random = Locator(nodes, fabric.topology), _random(seed)
     found = []
@@ -128,7 +128,7 @@ def _fitting(fabric: Fabric, seed: int = 0, cut: float = 0.0) -> list[list[str]]
     cut=st.sampled_from([0.0, 0.1, 0.5]),
     seed=st.integers(0, 10**6),
 )
-def test_a_search_that_is_cut_off_names_no_innocent(count: int, faults: int, size: int, cut: float, seed: int) -> None:
+def test_interrupted_search_blames_no_healthy_node(count: int, faults: int, size: int, cut: float, seed: int) -> None:
     random = _random(seed)
     topology = switch_names(node_names(count), size)
     fabric = Fabric(topology, random_faults(topology, min(faults, count // 4), random), 0.05, random)
@@ -138,18 +138,18 @@ def test_a_search_that_is_cut_off_names_no_innocent(count: int, faults: int, siz
 
 @pytest.mark.parametrize(("speed", "noise"), [(0.01, 0.3), (0.5, 0.05)])
 @pytest.mark.parametrize("count", [4, 5, 8, 16])
-def test_a_search_that_is_cut_off_names_the_node_that_explains_all(count: int, speed: float, noise: float) -> None:
+def test_interrupted_search_names_the_node_that_explains_all_results(count: int, speed: float, noise: float) -> None:
     for at in range(count):
         fabric = _fabric(count, count, Faults(slow_nic=frozenset({NODE(at)})), noise)
         fabric.speed = speed
         found = _fitting(fabric)
-        # After a pair with each of two partners, and pairs that show these to be good with others.
+        # The node needs a slow pair with each of two partners, and fast pairs of these partners with others.
         assert found[0] == []
         assert [NODE(at)] in found[1:6]
 
 
-def test_a_boundary_without_switches_is_not_a_node_when_the_search_is_cut_off() -> None:
-    """Two pairs of nodes, slow across: whatever is cut away, no single node explains it."""
+def test_interrupted_search_does_not_blame_a_node_for_a_boundary() -> None:
+    """Two pairs of nodes are slow across: whichever tests are missing, no single node explains it."""
     cut = [{"a", "d"}, {"b", "d"}, {"a", "b"}]
 
     def result(test: tuple[str, ...], lost: list[set[str]]) -> dict[str, object]:
@@ -177,9 +177,9 @@ def test_thousand_nodes() -> None:
         assert answer["rounds"] <= 30
 
 
-# Two and three links, and what hides them: searched for one after the other, these took 31 to 45 rounds.
+# Two or three bad links and faults that mask them; a search for one link at a time took 31 to 45 rounds.
 @pytest.mark.parametrize("seed", [233, 455, 562, 680, 5148, 5316, 6110, 6600, 6987])
-def test_several_links_are_searched_for_at_once(seed: int) -> None:
+def test_several_links_are_located_in_parallel(seed: int) -> None:
     topology = switch_names(node_names(1000), 32)
     random = _random(seed)
     faults = random_faults(topology, random.randint(0, 5), random)
@@ -190,7 +190,7 @@ def test_several_links_are_searched_for_at_once(seed: int) -> None:
 
 @settings(max_examples=40, deadline=None, derandomize=True)
 @given(count=st.integers(17, 120), links=st.integers(2, 4), seed=st.integers(0, 10**6))
-def test_links_that_share_no_end_are_all_found(count: int, links: int, seed: int) -> None:
+def test_all_disjoint_links_are_found(count: int, links: int, seed: int) -> None:
     random = _random(seed)
     ends = [NODE(i) for i in random.sample(range(count), 2 * links)]
     faults = Faults(links=frozenset((min(pair), max(pair)) for pair in zip(ends[0::2], ends[1::2])))
@@ -199,8 +199,8 @@ def test_links_that_share_no_end_are_all_found(count: int, links: int, seed: int
     assert answer["rounds"] <= 34
 
 
-# The node at the end of the one link loses a game of three and a game of two, both over this link.
-def test_two_links_of_which_one_ends_in_a_small_switch() -> None:
+# The node at the end of one link fails a test of three nodes and a test of two, both over this link.
+def test_two_links_are_found_if_one_ends_in_a_small_switch() -> None:
     random = _random(0)
     ends = [NODE(i) for i in random.sample(range(29), 4)]
     faults = Faults(links=frozenset((min(pair), max(pair)) for pair in zip(ends[0::2], ends[1::2])))
@@ -221,7 +221,7 @@ def test_small_faults_above_the_floor_are_distinguished_from_noise(left: float, 
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_what_is_too_small_is_suspected_and_not_blamed(seed: int) -> None:
+def test_too_small_slowdown_is_suspected_and_not_blamed(seed: int) -> None:
     fabric = Fabric(
         switch_names(node_names(64), 16), Faults(slow=frozenset({NODE(9)})), 0.05, _random(seed), speed=0.95
     )
@@ -229,7 +229,7 @@ def test_what_is_too_small_is_suspected_and_not_blamed(seed: int) -> None:
     assert answer["wrongly_blamed"] == []
 
 
-def test_a_suspicion_says_how_many_repeats_would_tell() -> None:
+def test_suspicion_gives_the_number_of_repeats_that_would_decide() -> None:
     nodes = node_names(64)
     told = []
     for seed in range(8):
@@ -247,22 +247,22 @@ def test_a_suspicion_says_how_many_repeats_would_tell() -> None:
     assert all(entry["reason"].endswith(f"validate with {entry['repeats']} repeats") for entry in told)
 
 
-def test_a_healthy_node_at_the_slow_end_of_the_spread_is_not_blamed() -> None:
-    # With 4 % of noise it was under the limit with two partners.
+def test_slowest_healthy_node_of_the_spread_is_not_blamed() -> None:
+    # With 4 % noise this node was below the limit with two partners.
     assert run_trial(2491)["wrongly_blamed"] == []
 
 
-# Fabrics of which a search took 32 rounds, since a sweep beside it was repeated; of few switches with two bad uplinks,
-# where the pairs that are as slow as most others passed for normal; and of a switch of one node behind a bad uplink.
+# Regressions: searches that took 32 rounds because a concurrent sweep was repeated; few switches with two bad uplinks,
+# where pairs as slow as most others counted as normal; and a switch with one node behind a bad uplink.
 @pytest.mark.parametrize("seed", [10993, 23854, 25443, 28784, 38911, 42769, 51000, 64498, 97883])
-def test_trials_that_once_took_too_many_rounds_or_blamed_innocents(seed: int) -> None:
+def test_former_regressions_stay_within_30_rounds_and_blame_correctly(seed: int) -> None:
     answer = run_trial(seed)
     assert (answer["missed"], answer["wrongly_blamed"], answer["unresolved"]) == ([], [], [])
     assert answer["rounds"] <= 30
 
 
 def test_trials_of_all_sizes() -> None:
-    """How many is BUSBAR_TEST_TRIALS; scripts/test full sets 10,000."""
+    """BUSBAR_TEST_TRIALS sets the number of trials; scripts/test full sets 10,000."""
     number = int(os.environ.get("BUSBAR_TEST_TRIALS", "100"))
     cells = table(range(number)).values()
     assert [seed for cell in cells for seed in cell.failed_seeds] == []
@@ -270,6 +270,6 @@ def test_trials_of_all_sizes() -> None:
     assert max(cell.most_rounds for cell in cells) <= 30
 
 
-def test_same_seed_same_answer() -> None:
+def test_same_seed_gives_the_same_answer() -> None:
     faults = Faults(links=frozenset({(NODE(1), NODE(39))}))
     assert simulate(_fabric(40, 8, faults)) == simulate(_fabric(40, 8, faults))

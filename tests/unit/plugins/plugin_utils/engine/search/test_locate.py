@@ -1,4 +1,4 @@
-"""The culprit search with given results."""
+"""Tests of the culprit search with given results."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NODES = ["gpu1", "gpu2", "gpu3", "gpu4"]
 
 
 def _drive(fabric: Fabric, nodes: list[str], topology: dict[str, list[str]] | None) -> tuple[Answer, list[Answer]]:
-    """Ask and answer until the search is over, as a caller that keeps nothing but the results."""
+    """Run the search to its end as a caller that keeps only the results."""
     results: list[Answer] = []
     for _ in range(100):
         answer = locate(nodes, results, topology)
@@ -42,7 +42,7 @@ def _result(nodes: list[str], busbw: float | None = 100.0, outcome: str = "ok") 
 
 
 @pytest.mark.parametrize("count", range(2, 18))
-def test_tournament_lets_each_meet_each_once(count: int) -> None:
+def test_round_robin_pairs_all_nodes_exactly_once(count: int) -> None:
     rounds = round_robin(node_names(count))
     games = [frozenset(game) for games in rounds for game in games]
     assert len(rounds) == (count if count % 2 else count - 1)
@@ -90,7 +90,7 @@ def test_wrong_sums_are_a_failure() -> None:
     assert [(e["node"], e["verdict"]) for e in answer["nodes"]] == [("gpu4", "FAIL")]
 
 
-def test_no_result_blames_no_node() -> None:
+def test_missing_result_blames_no_node() -> None:
     results = [_result([one, other]) for one in NODES[:3] for other in NODES[:3] if one < other]
     results += [_result([one, "gpu4"], None, "inconclusive") for one in NODES[:3]]
     answer = locate(NODES, [*results, _result(NODES[:3])])
@@ -105,7 +105,7 @@ def test_slow_link_is_not_a_slow_node() -> None:
     assert answer["nodes"] == answer["boundaries"] == answer["unresolved"] == []
 
 
-def test_one_slow_pair_that_is_fast_again_blames_no_node() -> None:
+def test_pair_that_is_slow_only_once_blames_no_node() -> None:
     fabric = Fabric({"": NODES})
     once = [_result(["gpu1", "gpu2"], 50.0)]
     results: list[Answer] = list(once)
@@ -125,7 +125,7 @@ def test_boundary_between_two_halves(named: bool) -> None:  # noqa: FBT001 - a c
     assert answer["nodes"] == answer["links"] == []
 
 
-def test_oversubscribed_boundary_that_no_pair_shows() -> None:
+def test_oversubscribed_boundary_is_found_without_a_slow_pair() -> None:
     nodes = node_names(16)
     halves = {"leaf1": nodes[:8], "leaf2": nodes[8:]}
     results: list[Answer] = []
@@ -137,7 +137,7 @@ def test_oversubscribed_boundary_that_no_pair_shows() -> None:
     assert [entry["switches"] for entry in answer["boundaries"]] == [["leaf1", "leaf2"]]
 
 
-def test_all_slow_leaves_it_open() -> None:
+def test_uniformly_slow_nodes_are_unresolved() -> None:
     results: list[Answer] = []
     while not (answer := locate(NODES, results))["done"]:
         results += [_result(test, 100.0 if len(test) == 1 else 50.0) for test in answer["tests"]]
@@ -145,7 +145,7 @@ def test_all_slow_leaves_it_open() -> None:
     assert answer["unresolved"][0]["nodes"] == NODES
 
 
-def test_relative_to_peers_without_a_floor() -> None:
+def test_slow_node_is_found_relative_to_peers_without_a_floor() -> None:
     nodes = node_names(8)
     results: list[Answer] = []
     while not (answer := locate(nodes, results))["done"]:
@@ -175,7 +175,7 @@ def test_bad_input(nodes: list[str], results: list[Answer], topology: dict[str, 
         locate(nodes, results, topology)
 
 
-def test_no_nodes_are_done() -> None:
+def test_search_without_nodes_is_done() -> None:
     assert locate([], [])["done"]
 
 
@@ -186,7 +186,7 @@ def test_one_node_is_tested_alone() -> None:
 
 @settings(max_examples=30, deadline=None, derandomize=True)
 @given(count=st.integers(1, 60), size=st.integers(1, 20), data=st.data())
-def test_answers_do_not_depend_on_how_results_arrive(count: int, size: int, data: st.DataObject) -> None:
+def test_answers_do_not_depend_on_the_order_of_results(count: int, size: int, data: st.DataObject) -> None:
     nodes = node_names(count)
     topology = switch_names(nodes, size)
     slow = data.draw(st.sampled_from(nodes))
@@ -198,8 +198,8 @@ def test_answers_do_not_depend_on_how_results_arrive(count: int, size: int, data
         assert not half["done"]
 
 
-def test_pairs_within_a_rack_are_no_peers_of_pairs_between_racks() -> None:
-    """Over its NICs alone a pair may reach twice its floor, a pair on NVLink a quarter more: none of them is slow."""
+def test_pairs_within_a_rack_are_not_compared_with_pairs_between_racks() -> None:
+    """A pair over NICs may reach twice its floor, a pair on NVLink a quarter above its floor; neither is slow."""
     nodes = [f"{rack}{number}" for rack in "abcd" for number in (1, 2)]
     results: list[dict[str, Any]] = []
     for _ in range(40):
@@ -216,7 +216,7 @@ def test_pairs_within_a_rack_are_no_peers_of_pairs_between_racks() -> None:
     assert (answer["nodes"], answer["links"], answer["boundaries"], answer["unresolved"]) == ([], [], [], [])
 
 
-def test_few_nodes_that_are_slower_together_than_pairs_are_suspected_at_once() -> None:
+def test_few_nodes_slower_together_than_in_pairs_are_suspected_at_once() -> None:
     locator = Locator(["a", "b", "c", "d"])
     while locator.question is not None:
         assert locator.rounds < 10

@@ -1,4 +1,4 @@
-"""Untested pairs, and tests that cover half of them."""
+"""Tests of untested pairs and of tests that cover half of them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NODES = [f"gpu{i}" for i in range(8)]
 
 
 def _open(tests: list[list[str]]) -> set[frozenset[str]]:
-    """Return the pairs that no test covers, counted one by one."""
+    """Return the pairs that no test covers, by enumeration."""
     pairs = {frozenset(pair) for pair in combinations(NODES, 2)}
     return {pair for pair in pairs if not any(pair <= set(test) for test in tests)}
 
@@ -68,7 +68,7 @@ def test_groups_hold_a_third_of_the_untested_pairs(tests: list[list[str]]) -> No
         assert 3 * held >= sum(pair <= set(part) for pair in left)
 
 
-def test_a_test_without_an_outcome_does_not_count_as_passed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_test_without_an_outcome_is_not_a_pass(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("_take_in", "_close_borders"):
         monkeypatch.setattr(LinkSearch, name, lambda _: None)
     monkeypatch.setattr(LinkSearch, "_clean", lambda *_: True)

@@ -1,4 +1,4 @@
-"""The sequential test that separates slow nodes from noise, and the normal value."""
+"""Tests of the sequential test that separates slow nodes from noise, and of the normal value."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def _random(seed: int) -> Random:
 
 @pytest.mark.parametrize("noise", [0.01, 0.03, 0.05])
 @pytest.mark.parametrize("left", [1.0, 0.9])
-def test_so_many_repeats_decide_and_do_not_err(noise: float, left: float) -> None:
+def test_computed_number_of_repeats_decides_correctly(noise: float, left: float) -> None:
     random = _random(1)
     distance = sequential_test.smallest_drop(noise)
     number = sequential_test.repeats_for(noise, distance)
@@ -42,7 +42,7 @@ def test_repeats_measure_the_noise_even_if_nodes_differ() -> None:
     assert noise.level([]) == pytest.approx(0.031, abs=0.002)
 
 
-def test_noise_of_few_repeats_is_taken_for_larger() -> None:
+def test_noise_of_few_repeats_is_estimated_higher() -> None:
     noise = sequential_test.Noise()
     noise.add([0.0, 0.02])
     assert noise.level([]) > 0.05
@@ -50,7 +50,7 @@ def test_noise_of_few_repeats_is_taken_for_larger() -> None:
 
 
 @pytest.mark.parametrize(("rounding", "kind"), [(0.0, SLOW), (0.01, SLOW), (0.2, PASSED)])
-def test_what_was_printed_too_coarsely_is_suspected_and_not_slow(rounding: float, kind: str) -> None:
+def test_coarsely_printed_value_is_suspected_and_not_slow(rounding: float, kind: str) -> None:
     readings = Readings(sequential_test.DROP, sequential_test.MOST_REPEATS)
     asked = [Reading((f"a{i}", f"b{i}")) for i in range(8)]
     for place, reading in enumerate(asked):
@@ -67,7 +67,7 @@ def test_what_was_printed_too_coarsely_is_suspected_and_not_slow(rounding: float
         assert "lower validation_max_bytes until a message takes less than 10 s" in reason
 
 
-def test_slow_tests_do_not_make_slow_normal() -> None:
+def test_slow_tests_do_not_lower_the_normal_value() -> None:
     assert sequential_test.normal([0.0] * 4 + [-0.7] * 6, 0.1) == 0.0
     assert sequential_test.normal([0.0] * 4, 0.1) is None
 
@@ -76,7 +76,7 @@ def test_slow_tests_do_not_make_slow_normal() -> None:
     ("busbw", "kind", "sure"),
     [(98.0, PASSED, True), (88.0, SLOW, True), (60.0, SLOW, True)],
 )
-def test_a_test_is_held_against_others_of_its_size(busbw: float, kind: str, sure: bool) -> None:  # noqa: FBT001 - a case
+def test_test_is_compared_with_others_of_its_size(busbw: float, kind: str, sure: bool) -> None:  # noqa: FBT001 - a case
     readings = Readings(sequential_test.DROP, sequential_test.MOST_REPEATS)
     asked = [Reading((f"a{number}", f"b{number}")) for number in range(6)]
     for place, reading in enumerate(asked):
@@ -88,7 +88,7 @@ def test_a_test_is_held_against_others_of_its_size(busbw: float, kind: str, sure
     assert (outcome.kind, outcome.sure) == (kind, sure)
 
 
-def test_more_nodes_than_were_compared_raise_a_suspicion_at_most() -> None:
+def test_test_of_more_nodes_than_compared_is_suspected_at_most() -> None:
     readings = Readings(sequential_test.DROP, sequential_test.MOST_REPEATS)
     pairs = [Reading((f"a{number}", f"b{number}")) for number in range(6)]
     whole = Reading(tuple(node for pair in pairs for node in pair.nodes), drawn=False)
@@ -100,7 +100,7 @@ def test_more_nodes_than_were_compared_raise_a_suspicion_at_most() -> None:
     assert (whole.outcome().kind, whole.outcome().sure, whole.outcome().guilty) == (SLOW, False, False)
 
 
-def test_slow_pairs_are_no_noise_where_nothing_is_repeated() -> None:
+def test_slow_pairs_without_repeats_are_not_noise() -> None:
     random = _random(3)
     means = [log(random.gauss(1, 0.03)) - (0.7 if number % 5 < 2 else 0) for number in range(500)]
     assert sequential_test.Noise().level(means) == pytest.approx(0.03, abs=0.012)

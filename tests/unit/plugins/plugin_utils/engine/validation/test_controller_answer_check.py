@@ -1,4 +1,4 @@
-"""The controller's answer: accepted values, and rejected forgeries."""
+"""Tests of the controller's answer: accepted values, and rejected forgeries."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def answered(**changes: Any) -> Any:  # noqa: ANN401 - any part of an entry
     return checked_answer(OPTIONS, STEP, {"tests": [entry], "node_reasons": ["gpu9 fan"]}, "ctl")
 
 
-def test_an_honest_answer_is_taken_over_and_the_path_is_worked_out_here() -> None:
+def test_valid_answer_is_accepted_and_the_output_path_is_computed_locally() -> None:
     found = answered()
     (entry,) = found["tests"]
     assert (entry["batch_host"], entry["job_id"], entry["output"]) == ("gpu1", "7", "/var/log/x-7.out")
@@ -34,7 +34,7 @@ def test_an_honest_answer_is_taken_over_and_the_path_is_worked_out_here() -> Non
     assert entry["nodes"] == NODES
 
 
-def test_whose_jobs_have_a_node_is_taken_over_as_a_text_of_one_line() -> None:
+def test_busy_jobs_are_accepted_as_text_of_one_line() -> None:
     words = {"gpu2": "job 11 of alice\x1b[2J\nPASS"}
     (entry,) = answered(nodes=["gpu1"], left_out=words, busy=words)["tests"]
     assert entry["busy"] == entry["left_out"] == {"gpu2": "job 11 of alice [2J PASS"}
@@ -63,12 +63,12 @@ def test_whose_jobs_have_a_node_is_taken_over_as_a_text_of_one_line() -> None:
         ({"name": "../../report.html"}, "has no entry of that name"),
     ],
 )
-def test_a_forged_answer_is_refused_whole(changes: dict[str, Any], words: str) -> None:
+def test_forged_answer_is_refused_completely(changes: dict[str, Any], words: str) -> None:
     found = answered(**changes)
     assert (found["tests"], found["node_reasons"]) == ([], [])
     assert found["msg"].startswith("ctl returned ")
     assert words in found["msg"]
-    # What was asked for is never run again by such an answer, and the report says whose it was.
+    # Such an answer never repeats the requested tests, and the report names its sender.
     state = with_results(OPTIONS, None, STEP, found, [])
     assert next_step(OPTIONS, state)["tests"] == []
     told = report(OPTIONS, state, "")
@@ -77,13 +77,13 @@ def test_a_forged_answer_is_refused_whole(changes: dict[str, Any], words: str) -
 
 
 @pytest.mark.parametrize("tests", ["gpu1", {"a": 1}, [1, 2], [None], [[]]])
-def test_an_answer_of_another_kind_is_refused(tests: object) -> None:
+def test_answer_of_another_type_is_refused(tests: object) -> None:
     found = checked_answer(OPTIONS, STEP, {"tests": tests}, "ctl")
     assert found["tests"] == []
     assert found["msg"].startswith("ctl returned ")
 
 
-def test_texts_are_short_and_of_letters() -> None:
+def test_texts_are_truncated_and_printable() -> None:
     found = answered(problem="\x1b[2J" + "x" * 10_000, state=["RUNNING"], seconds=float("inf"))
     (entry,) = found["tests"]
     assert entry["problem"].startswith(" [2Jxxx")
@@ -96,6 +96,6 @@ def test_a_failed_module_keeps_its_message() -> None:
 
 
 @pytest.mark.parametrize("job", ["", "x", "../7", "7/../../x", "-1", "1" * 11])
-def test_a_path_is_made_of_a_number_alone(job: str) -> None:
+def test_output_path_accepts_only_a_numeric_job_id(job: str) -> None:
     with pytest.raises(ValueError, match="is not a job ID"):
         output_path("/var/log/x-%j.out", job)

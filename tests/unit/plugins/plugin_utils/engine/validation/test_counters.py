@@ -1,4 +1,4 @@
-"""Error counters of ports during a job."""
+"""Tests of the error counters of ports during a job."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ def _said(*lines: str, asked: tuple[str, ...] = ("gpu1", "gpu2")) -> str:
     return "\n".join(f"# busbar counter: {line}" for line in told)
 
 
-def test_errors_that_rose_name_the_port() -> None:
+def test_increased_error_counters_name_the_port() -> None:
     text = _said(
         "before gpu1 mlx5_0/1 symbol_error 7",
         "after gpu1 mlx5_0/1 symbol_error 1007",
@@ -26,7 +26,7 @@ def test_errors_that_rose_name_the_port() -> None:
     assert port_findings(text, slow=True) == [expected]
 
 
-def test_signs_of_congestion_count_where_a_test_was_slow() -> None:
+def test_congestion_counters_are_reported_only_for_a_slow_test() -> None:
     text = _said("after gpu2 eth1 rx_prio3_pause 90", "after gpu1 eth1 rx_prio3_pause 5")
     assert port_findings(text, slow=False) == []
     assert port_findings(text, slow=True) == ["congestion or packet loss: rx_prio3_pause increased on gpu[1-2]"]
@@ -39,16 +39,16 @@ def test_signs_of_congestion_count_where_a_test_was_slow() -> None:
         "",
         _said("before gpu1 mlx5_0/1 symbol_error 9"),
         _said("before gpu1 mlx5_0/1 symbol_error 9", "after gpu1 mlx5_0/1 symbol_error 2"),
-        # A node that was not asked before has counted all this since it booted.
+        # Without a value from before the job, the counter covers the time since boot.
         _said("after gpu3 mlx5_0/1 symbol_error 9000"),
         _said("after gpu1 mlx5_0/1 symbol_error many", "after gpu1 mlx5_0/1 symbol_error -5"),
     ],
 )
-def test_a_counter_that_did_not_rise_is_not_a_finding(text: str | None) -> None:
+def test_unchanged_counter_is_not_a_finding(text: str | None) -> None:
     assert port_findings(text, slow=True) == []
 
 
-def test_many_ports_are_counted() -> None:
+def test_many_ports_are_summarised() -> None:
     nodes = tuple(f"gpu{number}" for number in range(1, 31))
     text = _said(*(f"after {node} mlx5_0/1 symbol_error 5" for node in nodes), asked=nodes)
     found = port_findings(text, slow=False)

@@ -1,4 +1,4 @@
-"""Parsing and verdict of dcgmi diagnoses."""
+"""Tests of parsing and judging dcgmi diagnoses."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ENTRIES = [
     for entry in (json.loads((GPU / "index.json").read_text()) if (GPU / "index.json").is_file() else [])
     if entry["kind"] == "dcgm-diag"
 ]
-# DCGM 4 tells of entities, and sums each test up.
+# DCGM 4 reports entities, and a summary of each test.
 MODERN: dict[str, Any] = {
     "DCGM Diagnostic": {
         "metadata": {"version": "4.4.1", "Driver Version Detected": "570.133.20"},
@@ -68,14 +68,14 @@ def judged(text: str, hardware: str = "") -> dict[str, Any]:
 
 
 def old(*results: dict[str, Any]) -> str:
-    """A diagnosis in the words of DCGM 3."""
+    """Return a diagnosis in the format of DCGM 3."""
     tests = [{"name": f"test{number}", "results": [result]} for number, result in enumerate(results)]
     return json.dumps({"DCGM GPU Diagnostic": {"test_categories": [{"category": "Stress", "tests": tests}]}})
 
 
 @pytest.mark.skipif(not ENTRIES, reason=f"no recordings in {GPU}")
 @pytest.mark.parametrize("entry", ENTRIES, ids=[entry["file"] for entry in ENTRIES])
-def test_recordings_are_read_and_judged(entry: dict[str, Any]) -> None:
+def test_recordings_are_parsed_and_judged(entry: dict[str, Any]) -> None:
     text = (GPU / entry["file"]).read_text(encoding="utf-8")
     data, facts = read_diag(text), entry["facts"]
     assert (data["errors"], data["version"]) == ([], facts["versions"].get("version"))
@@ -100,7 +100,7 @@ def test_a_recorded_failure_names_test_gpu_and_message() -> None:
     assert any(finding.startswith("diagnostic of GPU 0, 1, 2, 3 was skipped") for finding in found["findings"])
 
 
-def test_dcgm_4_tells_of_entities() -> None:
+def test_dcgm_4_entities_are_parsed() -> None:
     found = judged("# busbar: Kernel=6.1\n" + json.dumps(MODERN) + "\nbye")
     assert (found["verdict"], found["version"], found["driver"]) == ("FAIL", "4.4.1", "570.133.20")
     assert found["reason"] == "gpu7: memory of GPU 1 failed: GPU 1 had uncorrectable errors"
@@ -147,7 +147,7 @@ def test_undiagnosed_gpus_are_reported_missing() -> None:
         ('{"a":' * 2000, "the output contains no JSON"),
     ],
 )
-def test_what_cannot_be_read_is_inconclusive(text: str, words: str) -> None:
+def test_unreadable_diagnosis_is_inconclusive(text: str, words: str) -> None:
     found = judged(text)
     assert found["verdict"] == "INCONCLUSIVE"
     assert words in found["reason"]
@@ -163,7 +163,7 @@ JSON = st.recursive(
 
 @settings(max_examples=120, deadline=None)
 @given(JSON, JSON)
-def test_no_json_makes_the_reader_raise(one: object, two: object) -> None:
+def test_any_json_is_parsed_without_an_exception(one: object, two: object) -> None:
     category = {"category": one, "tests": [{"name": two, "results": [one, two, {"status": one, "warnings": two}]}]}
     found = judged(json.dumps({"DCGM Diagnostic": {"metadata": one, "test_categories": [category, two]}}))
     assert found["verdict"] in {"PASS", "FAIL", "INCONCLUSIVE"}

@@ -1,4 +1,4 @@
-"""Differences between the nodes of a test."""
+"""Tests of the differences between the nodes of a test."""
 
 from __future__ import annotations
 
@@ -44,18 +44,18 @@ def lines(driver: dict[str, str]) -> str:
         ),
     ],
 )
-def test_who_differs_is_named(driver: dict[str, str], words: list[str]) -> None:
+def test_differing_nodes_are_named(driver: dict[str, str], words: list[str]) -> None:
     found = differences(of_nodes(lines(driver)))
     assert [difference_words(*each) for each in found.items()] == words
 
 
-def test_a_node_that_lacks_what_others_tell_differs() -> None:
+def test_missing_value_of_a_node_is_a_difference() -> None:
     text = lines({}).replace("# busbar node: gpu2 NVIDIA driver=570.86.15\n", "")
     (said,) = [difference_words(*each) for each in differences(of_nodes(text)).items()]
     assert said == "NVIDIA driver differs between nodes: nothing on gpu2; 570.86.15 on the other 5"
 
 
-def test_it_is_a_finding_of_the_test() -> None:
+def test_difference_is_a_finding_of_the_test() -> None:
     options = typed(validation_options(NODES))
     planned = planned_test(options, "cluster", "cluster", NODES)
     (test,) = judged(
@@ -66,8 +66,8 @@ def test_it_is_a_finding_of_the_test() -> None:
     assert test["differences"] == {"NVIDIA driver": {"570.86.15": [*NODES[:3], *NODES[4:]], "550.54": ["gpu4"]}}
 
 
-def test_the_job_asks_each_node(tmp_path: Path) -> None:
-    """The script with a srun that runs its command once for each node, and a nvidia-smi of eight GPUs."""
+def test_job_collects_the_versions_of_each_node(tmp_path: Path) -> None:
+    """Run the script with a fake srun that runs its command once per node, and a fake nvidia-smi with eight GPUs."""
     (tmp_path / "srun").write_text(
         '#!/bin/bash\nwhile [ "$1" != bash ]; do shift; done\n'
         'for SLURMD_NODENAME in gpu1 gpu2; do export SLURMD_NODENAME; "$@"; done\n'

@@ -1,4 +1,4 @@
-"""Options of a validation from `-e`: conversion of strings, and error messages."""
+"""Tests of validation options from `-e`: conversion of strings, and error messages."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from storage_samples import OPTIONS, STORAGE
 NODES = ["gpu1", "gpu2"]
 
 
-def test_text_becomes_what_it_means() -> None:
+def test_strings_are_converted_to_their_types() -> None:
     asked = typed(
         OPTIONS
         | {
@@ -57,21 +57,21 @@ def test_text_becomes_what_it_means() -> None:
         ({"storage": {k: v for k, v in STORAGE.items() if k != "path"}}, "validation_storage_path: is missing"),
     ],
 )
-def test_each_wrong_option_is_one_clear_error(changes: dict[str, Any], words: str) -> None:
+def test_each_invalid_option_is_one_error(changes: dict[str, Any], words: str) -> None:
     assert input_problems(OPTIONS | changes) == [words]
     with pytest.raises(ValueError, match=r"^validation_"):
         typed(OPTIONS | changes)
 
 
 @pytest.mark.parametrize("key", ["image", "binary"])
-def test_an_option_that_the_backend_does_not_use_is_refused(key: str) -> None:
+def test_option_unused_by_the_backend_is_refused(key: str) -> None:
     (said,) = input_problems(OPTIONS | {"backend": "mpi", "binary": "", key: "/images/x"})
     assert said.startswith(f"validation_{key}: the backend mpi ")
     assert "remove it, or set validation_backend=nccl" in said
     assert input_problems(OPTIONS | {"backend": "nccl", key: "/images/x"}) == []
 
 
-def test_all_wrong_options_are_reported_at_once() -> None:
+def test_all_invalid_options_are_reported_at_once() -> None:
     found = input_problems(OPTIONS | {"repeats": "x", "wait": "y", "storage": STORAGE | {"seconds": 0}})
     assert [line.split(":")[0] for line in found] == [
         "validation_repeats",
@@ -80,7 +80,7 @@ def test_all_wrong_options_are_reported_at_once() -> None:
     ]
 
 
-def test_unknown_hardware_is_reported_only_when_all_else_is_right() -> None:
+def test_unknown_hardware_is_reported_only_if_all_options_are_valid() -> None:
     options = OPTIONS | {"hardware": {"gpu1": "abacus"}}
     assert all_problems(OPTIONS) == []
     assert all_problems(options)[0].startswith("gpu1: hardware: unknown hardware 'abacus'. Remedy: ")

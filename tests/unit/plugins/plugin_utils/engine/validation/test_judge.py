@@ -1,4 +1,4 @@
-"""Verdicts, in the order of the checks."""
+"""Tests of verdicts, in the order of the checks."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.n
 from validation_samples import ANY_COUNT, CATALOGUE
 
 ROOT = Path(__file__).parents[6]
-# What 2 x 8 GPUs reach in the sample is less than a healthy pair of H100: here one floor holds for any number.
+# The 2 x 8 GPUs of the sample are slower than a healthy pair of H100, so here one floor applies to any node count.
 H100 = ANY_COUNT["dgx_h100"]
 WHOLE = (ROOT / "tests/fixtures/nccl/all_reduce_2x8.txt").read_text()
 SEED = ROOT.parent / "shared/seeds/001_df0eff65af7a84aa.txt"
 
 
 def table(share: float = 1.0, program: str = "all_reduce", factor: float = 30 / 16, size: float = 1.0) -> str:
-    """The output with other figures that agree with one another.
+    """Return the output with other, mutually consistent values.
 
     Args:
-        share: bandwidths, as a share of the output's.
-        program: another program.
+        share: factor on the bandwidths of the output.
+        program: name of another program.
         factor: busbw / algbw of that program on 16 ranks.
-        size: sizes, as a share of the output's; the bandwidths stay.
+        size: factor on the sizes of the output; the bandwidths do not change.
     """
     busbw = []
 
@@ -56,7 +56,7 @@ def table(share: float = 1.0, program: str = "all_reduce", factor: float = 30 / 
 
 
 def scaled(share: float) -> str:
-    """The output with all bandwidths at a share of the figures."""
+    """Return the output with all bandwidths multiplied by a factor."""
     return table(share)
 
 
@@ -64,7 +64,7 @@ def verdict(text: str, profile: dict[str, Any] | None = H100, **asked: Any) -> J
     return judge(parse_text(text)["runs"], profile, Expected(**{"nodes": 2, "hardware": "dgx_h100", **asked}))
 
 
-def test_a_good_run_passes_with_all_keys() -> None:
+def test_good_run_passes_with_all_keys() -> None:
     found = verdict(WHOLE)
     assert set(found) == {"verdict", "reason", "measured_busbw", "at_size", "floor", "ceiling", "source", "findings"}
     assert (found["verdict"], found["measured_busbw"], found["at_size"], found["floor"]) == (
@@ -137,14 +137,14 @@ def test_unknown_hardware_is_inconclusive_unless_a_floor_is_given() -> None:
     assert verdict(WHOLE, None, hardware="nope", floor=300.0)["verdict"] == PASS
 
 
-def test_a_message_too_small_for_the_plateau_does_not_fail() -> None:
+def test_message_too_small_for_the_plateau_does_not_fail() -> None:
     small = table(size=1 / 8192)
     found = verdict(small, floor=400.0)
     assert (found["verdict"], found["at_size"]) == (INCONCLUSIVE, 1 << 20)
     assert "too small" in found["reason"]
 
 
-def test_what_is_above_the_wire_is_flagged() -> None:
+def test_bandwidth_above_the_ceiling_is_flagged() -> None:
     found = verdict(scaled(1.3))
     assert found["verdict"] == PASS
     assert any("above the maximum of a ring" in finding for finding in found["findings"])
@@ -159,7 +159,7 @@ def test_what_is_above_the_wire_is_flagged() -> None:
         ("NCCL INFO NVLS multicast support is not available on dev 0", "NVLS not in use"),
     ],
 )
-def test_nccls_own_lines_name_the_cause(line: str, finding: str) -> None:
+def test_cause_is_taken_from_nccl_lines(line: str, finding: str) -> None:
     at = WHOLE.index("NCCL version")
     text = f"{WHOLE[:at]}gpu1:1:1 [0] {line}\n{WHOLE[at:]}"
     found = verdict(text)
@@ -191,7 +191,7 @@ RACK = CATALOGUE["gb200_nvl72"]
         (SOCKET, RACK, {"domains": (1, 1)}, True),
         (SOCKET, CATALOGUE["rtx_4090"], {}, None),
         (NO_GDR, H100, {}, True),
-        # Over PCIe a GPU may be too far from the NIC, and so may one that shares it with many.
+        # Over PCIe a GPU can be too far from the NIC, as can a GPU that shares its NIC with many.
         (NO_GDR, L40S, {}, False),
         (NO_GDR, {**H100, "nics": [{"count": 1, "gbps": 400, "rdma": True}]}, {}, False),
         (NO_NVLS, H100, {}, True),
@@ -205,7 +205,7 @@ RACK = CATALOGUE["gb200_nvl72"]
         ({"nics": [f"m{n}" for n in range(8)]}, H100, {}, None),
     ],
 )
-def test_a_cause_counts_where_the_hardware_has_no_sound_reason(
+def test_cause_counts_unless_the_hardware_explains_it(
     fabric: dict[str, Any], profile: dict[str, Any], asked: dict[str, Any], counts: object
 ) -> None:
     asked = {"nodes": 2, "ranks": 16, "collective": "all_reduce", "domains": None, **asked}
@@ -215,7 +215,7 @@ def test_a_cause_counts_where_the_hardware_has_no_sound_reason(
 
 
 def rails(listed: dict[str, str], carried: dict[str, str]) -> str:
-    """Lines of NCCL: the NICs that it lists on each host, and places in that list that carry data."""
+    """Return NCCL lines with the NICs listed on each host, and the list indexes that carry data."""
     text = ""
     for host, names in listed.items():
         shown = " ".join(f"[{place}]{name}:1/IB" for place, name in enumerate(names.split()))
@@ -236,13 +236,13 @@ def rails(listed: dict[str, str], carried: dict[str, str]) -> str:
             {"gpu1": "0 1", "gpu2": "0"},
             ["rail m1 of node gpu2 is idle, but is used on"],
         ),
-        # One node with a NIC more than all others is no fault of the others.
+        # One node with more NICs than the others does not indicate a fault of the others.
         ({"gpu1": "m0 m1", "gpu2": "m0", "gpu3": "m0"}, {}, []),
         ({"gpu1": "m0 m1", "gpu2": "m0 m1"}, {"gpu1": "1", "gpu2": "1"}, []),
     ],
     ids=["all", "lacking", "idle", "one more", "idle on both"],
 )
-def test_a_rail_that_one_node_lacks_is_named(
+def test_rail_missing_on_one_node_is_named(
     listed: dict[str, str], carried: dict[str, str], findings: list[str]
 ) -> None:
     at = WHOLE.index("NCCL version")
@@ -274,7 +274,7 @@ def test_each_collective_has_its_own_floor_and_ceiling() -> None:
         ({"allow_unchecked": True, "allow_missing_ranks": True}, PASS, "81.53 GB/s at 8 GiB, floor 76"),
     ],
 )
-def test_the_published_dgx2h_run_needs_leave_for_what_it_lacks(
+def test_published_dgx2h_run_needs_options_for_its_missing_data(
     allowed: dict[str, Any], wanted: str, words: str
 ) -> None:
     found = judge(
@@ -289,7 +289,7 @@ def test_the_published_dgx2h_run_needs_leave_for_what_it_lacks(
 @pytest.mark.parametrize(
     ("domains", "given", "wanted", "words"),
     [
-        # Two trays of one rack speak over NVLink, two of different racks over their NICs.
+        # Two trays of one rack communicate over NVLink, two of different racks over their NICs.
         ((2,), None, FAIL, "too slow: 210 GB/s at 8 GiB, floor 730"),
         ((1, 1), None, PASS, "210 GB/s at 8 GiB, floor 180"),
         (
@@ -302,7 +302,7 @@ def test_the_published_dgx2h_run_needs_leave_for_what_it_lacks(
         (None, 100.0, PASS, "floor 100"),
     ],
 )
-def test_trays_of_a_rack_are_judged_by_what_joins_them(
+def test_trays_are_judged_by_the_network_that_connects_them(
     domains: tuple[int, ...] | None, given: float | None, wanted: str, words: str
 ) -> None:
     rack = {"hardware": "gb200_nvl72", "ranks": 16, "floor": given, "domains": domains}
@@ -318,7 +318,7 @@ def test_trays_of_a_rack_are_judged_by_what_joins_them(
         (2.2, PASS, "770 GB/s at 8 GiB, floor 180"),
     ],
 )
-def test_without_racks_only_statements_valid_for_all_trays_are_made(share: float, wanted: str, words: str) -> None:
+def test_unknown_racks_use_the_lower_floor(share: float, wanted: str, words: str) -> None:
     found = verdict(scaled(share), RACK, hardware="gb200_nvl72", ranks=16)
     assert (found["verdict"], words in found["reason"]) == (wanted, True), found["reason"]
     assert any(
@@ -336,9 +336,7 @@ def test_without_racks_only_statements_valid_for_all_trays_are_made(share: float
         (CATALOGUE["l40s"], {"floor": 1.0, "ranks": 16}, True),
     ],
 )
-def test_a_floor_that_half_a_node_reaches_is_a_finding(
-    profile: dict[str, Any], asked: dict[str, Any], *, said: bool
-) -> None:
+def test_floor_below_half_of_a_node_is_a_finding(profile: dict[str, Any], asked: dict[str, Any], *, said: bool) -> None:
     found = verdict(WHOLE, profile, **asked)
     assert any("is below half of" in finding for finding in found["findings"]) is said, found
 
@@ -346,7 +344,7 @@ def test_a_floor_that_half_a_node_reaches_is_a_finding(
 SHARP = "gpu1:1:1 [0] NCCL INFO CollNet 00/0 : 0 [send] via COLLNET/SHARP/0/GDRDMA\n"
 
 
-def test_sums_in_the_network_have_a_floor_of_their_own() -> None:
+def test_in_network_reduction_has_a_separate_floor() -> None:
     four = {"nodes": 2, "hardware": "dgx_h100"}
     at = WHOLE.index("NCCL version")
     text = table(0.95)
@@ -356,7 +354,7 @@ def test_sums_in_the_network_have_a_floor_of_their_own() -> None:
     assert (summed["verdict"], summed["floor"]) == (FAIL, 348)
 
 
-def test_nics_of_other_names_and_the_rails_of_a_root_are_findings() -> None:
+def test_differing_nic_names_and_rails_of_a_root_are_findings() -> None:
     two = {**H100, "nics": [{"count": 2, "gbps": 1600, "rdma": True}]}
     other = {"gpu1": {"listed": ["m0", "m1"], "carried": []}, "gpu2": {"listed": ["m0", "m2"], "carried": []}}
     found = causes([{"fabric": {"rails": other}}], two, "all_reduce", 2, None)
@@ -396,7 +394,7 @@ MODIFY_QP = (
         ("Something that nobody knows", ("gpu3: Something that nobody knows",)),
     ],
 )
-def test_a_crash_quotes_the_warning_of_nccl(time: str, place: str, warning: str, words: tuple[str, ...]) -> None:
+def test_crash_quotes_the_nccl_warning(time: str, place: str, warning: str, words: tuple[str, ...]) -> None:
     follows = f"{time}gpu4:1:2 [0] {place} NCCL WARN socketProgress: Connection closed by remote peer gpu3<123>\n"
     text = f"{HEADER}{follows}{time}gpu3:41234:41300 [5] {place} NCCL WARN {warning}\n"
     for output, outcome in ((text + FAILED, "crashed"), (text, "hung")):
@@ -410,7 +408,7 @@ def test_a_crash_quotes_the_warning_of_nccl(time: str, place: str, warning: str,
     "words",
     ["Got async event : port error", "Got non-fatal async event: port error(10)", "async fatal event: port error"],
 )
-def test_a_warning_in_a_run_that_passes_is_a_finding(words: str) -> None:
+def test_warning_in_a_passed_run_is_a_finding(words: str) -> None:
     at = WHOLE.index("# Out of bounds")
     line = f"gpu2:4108:4188 [0] transport/net_ib.cc:1205 NCCL WARN NET/IB : mlx5_3:1 {words}\n"
     found = verdict(WHOLE[:at] + line * 3 + WHOLE[at:])
@@ -430,12 +428,12 @@ def test_many_warnings_are_counted_and_known_faults_come_first() -> None:
     assert "5 more" in warned[-1]
 
 
-def test_a_run_that_measures_the_processor_is_not_judged() -> None:
+def test_run_with_cpu_times_is_not_judged() -> None:
     found = verdict(WHOLE.replace("    time ", " cputime "))
     assert (found["verdict"], "-C 1" in found["reason"]) == (INCONCLUSIVE, True)
 
 
-def test_a_run_in_groups_is_not_judged_by_the_floor_of_all_ranks() -> None:
+def test_run_in_groups_is_not_judged_by_the_floor_of_all_ranks() -> None:
     groups = re.sub(
         r"(?m)^(#  Rank +(\d+) Group +)0", lambda found: f"{found[1]}{int(found[2]) // 8}", table(1.2, factor=14 / 8)
     )

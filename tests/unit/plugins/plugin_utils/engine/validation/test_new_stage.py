@@ -1,6 +1,6 @@
-"""A stage that is registered only here is planned, judged, reported and exported.
+"""Tests that a stage registered only here is planned, judged, reported and exported.
 
-It asks each node how far its clock is off, and holds that against an option of its own.
+It measures the clock offset of each node and compares it with an option of the stage.
 """
 
 from __future__ import annotations
@@ -66,14 +66,14 @@ NODES = ["gpu1", "gpu2", "gpu3"]
 
 
 class ClockOptions(TypedDict):
-    """validation_clock_most_ms, and the job."""
+    """The option validation_clock_most_ms, and the job script."""
 
     script: str
     most_ms: Annotated[float, Span(0)]
 
 
 class Clock(ProgramStage[ClockOptions]):
-    """Whether the clocks of all nodes agree; its job prints a line 'clock NODE MILLISECONDS' for each."""
+    """A stage that compares the clocks of all nodes; its job prints a line 'clock NODE MILLISECONDS' for each."""
 
     name = "clock"
     form = ClockOptions
@@ -86,7 +86,7 @@ class Clock(ProgramStage[ClockOptions]):
     )
 
     def judged(self, options: Options, nodes: list[str], ranks: int, text: str) -> Judged:
-        """Judge each clock by the option."""
+        """Judge each clock against the option."""
         del ranks
         most = self.own(options)["most_ms"]
         lines = [line.split() for line in text.splitlines() if line.startswith("clock ")]
@@ -112,7 +112,7 @@ class Clock(ProgramStage[ClockOptions]):
         return [("Allowed", f"{figures['most_ms']} ms")]
 
     def metrics(self, test: ShownTest) -> list[Metric]:
-        """Tell of the whole and of each node."""
+        """Return metrics of the whole test and of each node."""
         whole: Metric = {"name": "clock_verdict", "help": "Of all.", "labels": {}, "value": CODES[test["verdict"]]}
         return [whole, *super().metrics(test)]
 
@@ -123,7 +123,7 @@ OPTIONS = validation_options(NODES, stages=["clock", "cluster"], clock=CLOCK, dr
 
 @pytest.fixture(autouse=True)
 def registered(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have the stage run before all that busbar brings."""
+    """Register the stage before all stages of busbar."""
     monkeypatch.setattr(stage_registry, "STAGES", (Clock(), *stage_registry.STAGES))
 
 
@@ -133,7 +133,7 @@ def after(text: str | None, **changes: Any) -> State:  # noqa: ANN401 - any part
 
 
 def validated(text: str) -> Report:
-    """The report of the stage and of what follows it."""
+    """Return the report of the stage and of the following stages."""
     state = after(text)
     step = next_step(OPTIONS, state)
     nodes = step["tests"][0]["job"]["nodes"]
@@ -145,7 +145,7 @@ GOOD = "clock gpu1 0.5\nclock gpu2 1.5\nclock gpu3 0.25\n"
 BAD = GOOD.replace("1.5", "900")
 
 
-def test_it_is_planned_in_its_place_with_its_options_in_their_types() -> None:
+def test_stage_is_planned_in_order_with_typed_options() -> None:
     step = next_step(OPTIONS)
     assert (step["stage"], [test["name"] for test in step["tests"]]) == ("clock", ["clock"])
     job = step["tests"][0]["job"]
@@ -155,7 +155,7 @@ def test_it_is_planned_in_its_place_with_its_options_in_their_types() -> None:
     assert next_step(OPTIONS | {"stages": ["cluster"]})["stage"] == "cluster"
 
 
-def test_who_is_blamed_is_named_drained_and_takes_no_further_part() -> None:
+def test_blamed_node_is_reported_drained_and_excluded() -> None:
     found = validated(BAD)
     assert found["tests"][1]["nodes"] == ["gpu1", "gpu3"]
     assert (found["verdict"], found["reason"]) == ("FAIL", "clock: gpu2: 900 ms off")
@@ -188,7 +188,7 @@ def test_all_files_of_a_report_are_written(tmp_path: Path) -> None:
     assert "busbar_check_verdict" not in told
 
 
-def test_of_a_node_the_last_figure_stands_and_of_the_whole_the_last_report() -> None:
+def test_metrics_use_the_last_value_of_a_node_and_the_last_report_of_the_whole() -> None:
     first = normalised(json.loads(json.dumps(validated(GOOD))))
     alone: ReadTest = {**first["tests"][0], "own": {"most_ms": 5.0, "rows": [{"node": "gpu2", "offset": 2.0}]}}
     second: ReadReport = {**first, "tests": [alone]}
@@ -201,9 +201,7 @@ def test_of_a_node_the_last_figure_stands_and_of_the_whole_the_last_report() -> 
     assert "busbar_clock_verdict" not in later
 
 
-def test_who_does_not_know_the_stage_shows_its_tests_all_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_report_shows_the_tests_of_an_unknown_stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     written = json.dumps(validated(BAD))
     monkeypatch.undo()
     (tmp_path / "report.json").write_text(written)

@@ -1,4 +1,4 @@
-"""Checks of single nodes in a validation, with a simulated check."""
+"""Tests of the checks of single nodes in a validation, with a simulated check."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def checks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def drive(said: dict[str, str], how: dict[str, Any] | None = None, **changes: Any) -> tuple[Any, list[Any]]:  # noqa: ANN401
-    """Run a validation in which the checks say these words; `how` is what becomes of their jobs."""
+    """Run a validation in which the checks print these words; `how` sets the result of their jobs."""
     options = {**ASKED, **changes}
     state, steps = None, []
     while (step := next_step(options, state, 1000.0))["tests"]:
@@ -68,7 +68,7 @@ def drive(said: dict[str, str], how: dict[str, Any] | None = None, **changes: An
     return report(options, state), steps
 
 
-def test_each_kind_is_a_round_of_its_own_after_the_all_reduce() -> None:
+def test_each_kind_of_check_is_a_separate_step_after_the_all_reduce() -> None:
     found, steps = drive({})
     kinds = [sorted({test["kind"] for test in step["tests"]}) for step in steps]
     assert kinds == [["collective"], ["words"], ["more"], ["collective"]]
@@ -77,21 +77,21 @@ def test_each_kind_is_a_round_of_its_own_after_the_all_reduce() -> None:
     assert (found["verdict"], len(found["tests"])) == ("PASS", 4 + 4 + 4 + 1)
 
 
-def test_the_job_asks_for_all_gpus_of_its_node() -> None:
+def test_job_requests_all_gpus_of_its_node() -> None:
     job = planned_checks(typed(ASKED), ["gpu2"])[0]
     assert (job["name"], job["stage"], job["kind"], job["job"]["nodes"]) == ("words-gpu2", "node", "words", ["gpu2"])
     assert job["job"]["script"] == JOBS["words"]["script"]
     assert job["job"]["arguments"] == ["--ntasks-per-node=1", "--gpus-per-node=8", "--mem=0"]
 
 
-def test_a_node_with_too_few_gpus_has_no_check_and_one_of_unknown_hardware_has() -> None:
+def test_check_skips_nodes_with_too_few_gpus_but_not_unknown_hardware() -> None:
     hardware = {"gpu1": "rtx_3060_desktop", "gpu2": "no_such"}
     found = planned_checks(typed({**ASKED, "hardware": hardware, "node_checks": ["words"]}), ["gpu1", "gpu2"])
     assert [test["name"] for test in found] == ["words-gpu2"]
     assert found[0]["job"]["arguments"] == ["--ntasks-per-node=1", "--mem=0"]
 
 
-def test_a_node_that_fails_its_check_is_to_blame_and_takes_no_further_part() -> None:
+def test_node_with_a_failed_check_is_blamed_and_excluded() -> None:
     found, steps = drive({"words-gpu2": "bad"})
     assert found["verdict"] == "FAIL"
     assert [(item["kind"], item["nodes"]) for item in found["culprits"]] == [("node", ["gpu2"])]
@@ -101,7 +101,7 @@ def test_a_node_that_fails_its_check_is_to_blame_and_takes_no_further_part() -> 
     assert [item["node"] for item in found["drain"]["nodes"]] == ["gpu2"]
 
 
-def test_a_check_without_a_result_leaves_no_node_out() -> None:
+def test_check_without_a_result_excludes_no_node() -> None:
     found, steps = drive({"words-gpu2": "what?"})
     assert (found["verdict"], found.get("culprits", [])) == ("INCONCLUSIVE", [])
     assert steps[-1]["tests"][0]["job"]["nodes"] == ["gpu1", "gpu2", "gpu3", "gpu4"]
@@ -116,14 +116,14 @@ def test_a_check_without_a_result_leaves_no_node_out() -> None:
         ({"state": "FAILED", "exit_code": "1:0"}, "bad", "FAIL", "said 'bad'"),
     ],
 )
-def test_what_happened_to_the_job_counts(how: dict[str, Any], word: str, verdict: str, words: str) -> None:
+def test_job_state_decides_the_verdict(how: dict[str, Any], word: str, verdict: str, words: str) -> None:
     found, _steps = drive({f"words-gpu{n}": word for n in range(1, 5)}, how, node_checks=["words"])
     test = next(test for test in found["tests"] if test["kind"] == "words")
     assert test["verdict"] == verdict
     assert words in test["reason"]
 
 
-def test_a_check_whose_program_saw_other_values_proves_nothing() -> None:
+def test_check_with_changed_variables_is_inconclusive() -> None:
     told = "# busbar variable: gpu3 CUDA_DEVICE_ORDER is FASTEST_FIRST, the job set PCI_BUS_ID\n"
     planned = node_checks.planned_checks(typed(ASKED), ["gpu3"])[0]
     found = node_checks.judged_check(typed(ASKED), planned, cast("Entry", entry(planned)), f"{told}fail")
@@ -131,13 +131,13 @@ def test_a_check_whose_program_saw_other_values_proves_nothing() -> None:
     assert "CUDA_DEVICE_ORDER is FASTEST_FIRST" in found["reason"]
 
 
-def test_an_output_that_could_not_be_fetched_is_not_a_pass() -> None:
+def test_unfetched_output_is_inconclusive() -> None:
     planned = planned_checks(typed(ASKED), ["gpu1"])[0]
     found = node_checks.judged_check(typed(ASKED), planned, cast("Entry", entry(planned)), None)
     assert (found["verdict"], found["reason"]) == ("INCONCLUSIVE", "the output could not be fetched from gpu1")
 
 
-def test_a_left_out_node_is_not_waited_for_again() -> None:
+def test_unavailable_node_is_not_waited_for_again() -> None:
     step = next_step(ASKED)
     both = [answer(test) for test in step["tests"]]
     entries = [one for one, _text in both]
@@ -159,12 +159,12 @@ def test_a_left_out_node_is_not_waited_for_again() -> None:
         ({"stages": ["cluster"]}, "requires the stage node"),
     ],
 )
-def test_wrong_options_are_named(changes: dict[str, Any], words: str) -> None:
+def test_invalid_options_are_named(changes: dict[str, Any], words: str) -> None:
     assert any(words in problem for problem in input_problems({**ASKED, **changes}))
     with pytest.raises(ValueError, match=re.escape(words)):
         next_step({**ASKED, **changes})
 
 
-def test_the_budget_tells_of_the_checks() -> None:
+def test_budget_includes_the_checks() -> None:
     assert "then words, at most 900 s, then more, at most 30 s; cluster:" in budget(ASKED)
     assert input_problems(OPTIONS) == []

@@ -1,4 +1,4 @@
-"""Parsing and verdict of bandwidth matrices."""
+"""Tests of parsing and judging bandwidth matrices."""
 
 from __future__ import annotations
 
@@ -54,12 +54,12 @@ def judged(data: dict[str, Any], hardware: str | None = "c4140_v100", floor: flo
 def of_pcie(
     gpus: int, speed: Callable[[int, int], float], changes: dict[tuple[str, int, int], float] | None = None
 ) -> dict[str, Any]:
-    """A box that the catalogue does not know, with a floor that all of its pairs reach."""
+    """Return the verdict on a machine without a profile, with a floor that all of its pairs reach."""
     return judged(read_p2p(p2p_text(gpus, speed, changes)), None, floor=1.0)
 
 
 @pytest.mark.skipif(GUIDE is None, reason="the guide lies beside the checkout")
-def test_the_matrix_of_a_published_guide_is_healthy_and_a_third_of_it_is_not() -> None:
+def test_published_matrix_passes_and_a_third_of_it_fails() -> None:
     assert GUIDE is not None
     text = GUIDE.read_text(encoding="utf-8")
     data = read_p2p(text)
@@ -76,7 +76,9 @@ def test_the_matrix_of_a_published_guide_is_healthy_and_a_third_of_it_is_not() -
 @pytest.mark.parametrize("hardware", ["c4140_v100", None])
 @pytest.mark.parametrize("name", ["uni", "bi", "uni-", "bi-"])
 @pytest.mark.parametrize("cell", [(0, 1), (3, 0), (2, 2)])
-def test_a_third_in_any_matrix_names_the_pair(hardware: str | None, name: str, cell: tuple[int, int]) -> None:
+def test_third_of_the_bandwidth_in_any_matrix_names_the_pair(
+    hardware: str | None, name: str, cell: tuple[int, int]
+) -> None:
     usual = {"uni": 48.3, "bi": 96.6, "uni-": 10.9, "bi-": 19.6}[name] if cell[0] != cell[1] else 741.0
     found = judged(read_p2p(p2p_text(4, changes={(name, *cell): usual / 3})), hardware)
     assert (found["verdict"], found["pairs"]) == ("FAIL", [sorted(set(cell))])
@@ -99,14 +101,14 @@ def test_a_third_in_any_matrix_names_the_pair(hardware: str | None, name: str, c
     ],
     ids=["dgx1", "2+2", "3+1", "2+1", "4+1", "4+4", "bridges", "switches", "two", "dgx2"],
 )
-def test_no_healthy_box_is_accused(gpus: int, speed: Callable[[int, int], float]) -> None:
+def test_healthy_machine_has_no_findings(gpus: int, speed: Callable[[int, int], float]) -> None:
     found = of_pcie(gpus, speed)
     assert (found["verdict"], found["pairs"], found["findings"]) == ("PASS", [], [])
 
 
 @pytest.mark.parametrize("text", [p2p_text(8, dgx1_speed), topology() + p2p_text(8, dgx1_speed)])
 @pytest.mark.parametrize("pair", [(0, 3), (0, 1)])
-def test_one_slow_direction_of_a_dgx1_is_named(text: str, pair: tuple[int, int]) -> None:
+def test_slow_direction_of_a_dgx1_is_named(text: str, pair: tuple[int, int]) -> None:
     changes = {("uni", *pair): dgx1_speed(*pair) / 3}
     head = text.partition("[P2P")[0]
     assert judged(read_p2p(text), "dgx1")["verdict"] == "PASS"
@@ -116,7 +118,7 @@ def test_one_slow_direction_of_a_dgx1_is_named(text: str, pair: tuple[int, int])
 
 @pytest.mark.parametrize("gbs", [24.2, 9.1])
 @pytest.mark.parametrize("known", [True, False])
-def test_a_pair_that_lost_its_links_is_named(gbs: float, *, known: bool) -> None:
+def test_pair_with_lost_links_is_named(gbs: float, *, known: bool) -> None:
     changes = {("uni", 0, 3): gbs, ("uni", 3, 0): gbs}
     text = (topology() if known else "") + p2p_text(8, dgx1_speed, changes)
     found = judged(read_p2p(text), "dgx1")
@@ -124,14 +126,14 @@ def test_a_pair_that_lost_its_links_is_named(gbs: float, *, known: bool) -> None
     assert ("the floor: 35" in found["reason"]) == known
 
 
-def test_a_mesh_of_links_at_half_their_rate_is_below_what_the_profile_says_of_them() -> None:
+def test_mesh_at_half_the_link_rate_is_below_the_profile_floor() -> None:
     slow = p2p_text(8, lambda one, two: dgx1_speed(one, two) / (1 if dgx1_link(one, two) == "SYS" else 2))
     found = judged(read_p2p(topology() + slow), "dgx1")
     assert (found["verdict"], len(found["pairs"])) == ("FAIL", 16)
     assert "GPU 0 and GPU 3: 24.15 GB/s (the floor: 35" in found["reason"]
 
 
-def test_cells_are_held_against_those_with_the_same_link() -> None:
+def test_cells_are_compared_with_pairs_of_the_same_link_type() -> None:
     changes = {("uni", 2, 6): 3.0, ("uni", 6, 2): 3.0}
     text = topology(8, lambda one, two: "PIX" if one // 2 == two // 2 else "SYS")
     found = judged(read_p2p(text + p2p_text(8, two_sockets(8), changes)), None, floor=1.0)
@@ -148,7 +150,7 @@ def test_cells_are_held_against_those_with_the_same_link() -> None:
         (8, [(5, other) for other in range(8) if other != 5], [[min(5, n), max(5, n)] for n in range(8) if n != 5]),
     ],
 )
-def test_pairs_that_are_slow_both_ways_are_named(
+def test_pairs_slow_in_both_directions_are_named(
     gpus: int, slow: list[tuple[int, int]], pairs: list[list[int]]
 ) -> None:
     changes = {("uni", *cell): 7.0 for pair in slow for cell in (pair, pair[::-1])}
@@ -187,13 +189,13 @@ def test_latency_and_lost_access_are_findings() -> None:
         (p2p_text() + "Cuda failure p2p.cu:77: 'an illegal memory access was encountered'", "illegal memory access"),
     ],
 )
-def test_what_is_not_whole_is_inconclusive(text: str, words: str) -> None:
+def test_incomplete_matrix_is_inconclusive(text: str, words: str) -> None:
     found = judged(read_p2p(text))
     assert (found["verdict"], found["pairs"]) == ("INCONCLUSIVE", [])
     assert words in found["reason"]
 
 
-def test_unknown_hardware_has_no_floor_and_a_given_one_counts() -> None:
+def test_unknown_hardware_has_no_floor_unless_an_option_sets_it() -> None:
     assert judged(read_p2p(p2p_text()), "no_such")["reason"] == "unknown hardware 'no_such': no floor"
     assert judged(read_p2p(p2p_text()), None)["verdict"] == "INCONCLUSIVE"
     assert judged(read_p2p(p2p_text()), None, floor=40.0)["verdict"] == "PASS"
@@ -226,7 +228,7 @@ def test_nvbandwidth_as_text_and_as_json(make: Callable[..., str]) -> None:
 
 
 @pytest.mark.parametrize("make", [nvbandwidth_text, nvbandwidth_json])
-def test_a_whole_nvlink_slower_is_below_the_floor(make: Callable[..., str]) -> None:
+def test_loss_of_one_nvlink_is_below_the_floor(make: Callable[..., str]) -> None:
     found = judged(read_nvbandwidth(make(speed=160.0)), "dgx_h100")
     assert found["verdict"] == "FAIL"
     assert "the floor: 315" in found["reason"]
@@ -248,13 +250,13 @@ def test_a_whole_nvlink_slower_is_below_the_floor(make: Callable[..., str]) -> N
         (nvbandwidth_text(4), "4 GPU(s) took part (expected 8)"),
     ],
 )
-def test_what_nvbandwidth_left_out_is_inconclusive(text: str, words: str) -> None:
+def test_incomplete_nvbandwidth_output_is_inconclusive(text: str, words: str) -> None:
     found = judged(read_nvbandwidth(text), "dgx_h100")
     assert found["verdict"] == "INCONCLUSIVE"
     assert words in found["reason"]
 
 
-def test_spoilt_data_fails() -> None:
+def test_corrupted_data_fails() -> None:
     text = nvbandwidth_text()[:900] + "\n Invalid value when checking the pattern at 0x735f80000000\n"
     found = judged(read_nvbandwidth(text), "dgx_h100")
     assert found["verdict"] == "FAIL"
@@ -274,7 +276,7 @@ def test_recorded_topologies_are_read(entry: dict[str, Any]) -> None:
     assert read_links(lines_of(text)) == wanted
 
 
-def test_the_links_of_a_dgx1_are_read() -> None:
+def test_links_of_a_dgx1_are_parsed() -> None:
     links = read_links(lines_of(topology()))
     assert links == {f"{a}-{b}": dgx1_link(a, b) for a in range(8) for b in range(a + 1, 8)}
 
@@ -284,7 +286,7 @@ OUTPUTS = [p2p_text(4), topology() + p2p_text(8, dgx1_speed), nvbandwidth_text(4
 
 @settings(max_examples=150, deadline=None)
 @given(st.sampled_from(OUTPUTS), st.data())
-def test_no_input_makes_the_readers_raise(text: str, data: st.DataObject) -> None:
+def test_any_input_is_parsed_without_an_exception(text: str, data: st.DataObject) -> None:
     begin = data.draw(st.integers(0, len(text)))
     end = data.draw(st.integers(begin, min(len(text), begin + 400)))
     mutated = text[:begin] + data.draw(st.text(max_size=20)) + text[end:]
@@ -296,7 +298,7 @@ def test_no_input_makes_the_readers_raise(text: str, data: st.DataObject) -> Non
 
 @settings(max_examples=60, deadline=None)
 @given(st.sampled_from([p2p_text(4), nvbandwidth_text(4)]), st.data())
-def test_no_output_that_lost_a_row_passes(text: str, data: st.DataObject) -> None:
+def test_output_with_a_lost_row_does_not_pass(text: str, data: st.DataObject) -> None:
     lines = text.splitlines(keepends=True)
     rows = [number for number, line in enumerate(lines) if re.match(r"\s+\d+ +[\dN]", line)]
     gone = data.draw(st.sampled_from(rows))

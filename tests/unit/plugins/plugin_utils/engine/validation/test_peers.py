@@ -1,4 +1,4 @@
-"""Comparison of similar tests: stragglers above their floor, and slow message sizes."""
+"""Tests of the comparison of similar tests: stragglers above their floor, and slow message sizes."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ CORPUS = ROOT.parent / "shared/nccl/corpus"
 
 
 def validated(peaks: dict[str, float], *, stages: tuple[str, ...] = ("node",), **changes: Any) -> Report:  # noqa: ANN401
-    """A validation to its end; each node reaches its figure alone, and the least of its nodes a test of several."""
+    """Return the report of a complete validation; a test reaches the lowest peak of its nodes."""
     options = {**validation_options(list(peaks), straggler_limit=5, stages=list(stages)), **changes}
     state = None
     while (step := next_step(options, state, 1000.0))["tests"]:
@@ -65,7 +65,7 @@ def fleet(count: int, **others: float) -> dict[str, float]:
     return {f"gpu{number}": 478.0 + number % 3 for number in range(1, count + 1)} | others
 
 
-def test_a_straggler_above_its_floor_fails_and_its_node_is_named() -> None:
+def test_straggler_above_its_floor_fails_and_its_node_is_named() -> None:
     found = validated(fleet(5, gpu3=440.0), floor_gbs=400)
     assert found["verdict"] == "FAIL"
     assert [(item["kind"], item["nodes"]) for item in found["culprits"]] == [("node", ["gpu3"])]
@@ -74,7 +74,7 @@ def test_a_straggler_above_its_floor_fails_and_its_node_is_named() -> None:
     assert "% below the median of 5 similar tests, 479 GB/s (allowed 6.1 %); 440 GB/s at " in test["reason"]
     assert test["reason"].endswith("floor 400")
     assert test["peers"]["count"] == 5
-    # 5 % of 479, and 3.5 x 1.4826 x 1 of noise.
+    # The limit is 5 % of 479 plus noise of 3.5 x 1.4826 x 1.
     assert test["peers"]["least"] == pytest.approx(479 * 0.95 - 3.5 * 1.4826, abs=0.5)
     assert not calls_for_search(test)
 
@@ -82,12 +82,12 @@ def test_a_straggler_above_its_floor_fails_and_its_node_is_named() -> None:
 @pytest.mark.parametrize(
     ("peaks", "changes", "verdict"),
     [
-        # Four are too few to tell what is ordinary.
+        # Four nodes are too few to determine the normal range.
         (fleet(4, gpu3=440.0), {}, "PASS"),
         (fleet(5, gpu3=440.0), {"straggler_limit": 0}, "PASS"),
         (fleet(5, gpu3=440.0), {"straggler_limit": 8}, "PASS"),
         (fleet(5, gpu3=460.0), {}, "PASS"),
-        # Noise widens what is allowed: 3.5 robust deviations are 15 % here.
+        # Noise widens the tolerance: 3.5 robust deviations are 15 % here.
         ({f"gpu{n}": value for n, value in enumerate((470, 490, 430, 480, 455, 440), 1)}, {}, "PASS"),
     ],
 )
@@ -95,19 +95,19 @@ def test_ranks_that_are_not_stragglers(peaks: dict[str, float], changes: dict[st
     assert validated(peaks, **{"floor_gbs": 400, **changes})["verdict"] == verdict
 
 
-def test_a_fleet_that_is_slow_as_a_whole_still_has_to_meet_the_floor() -> None:
+def test_uniformly_slow_fleet_fails_by_the_floor() -> None:
     found = validated({f"gpu{number}": 350.0 for number in range(1, 7)}, floor_gbs=400)
     assert {test["verdict"] for test in found["tests"]} == {"FAIL"}
     assert all(test["reason"].startswith("too slow") for test in found["tests"])
 
 
-def test_a_straggler_takes_no_part_in_what_follows() -> None:
+def test_straggler_is_excluded_from_later_stages() -> None:
     found = validated(fleet(6, gpu4=430.0), stages=("node", "cluster"), floor_gbs=300)
     (whole,) = [test for test in found["tests"] if test["stage"] == "cluster"]
     assert "gpu4" not in whole["nodes"]
 
 
-def test_what_the_search_measures_is_left_to_the_search() -> None:
+def test_search_pairs_are_not_compared_as_peers() -> None:
     nodes = [f"gpu{number}" for number in range(1, 13)]
     options = typed(validation_options(nodes, straggler_limit=5, stages=["pair"], floor_gbs=300))
     pairs = [nodes[place : place + 2] for place in range(0, 12, 2)]
@@ -123,7 +123,7 @@ def test_what_the_search_measures_is_left_to_the_search() -> None:
     )
 
 
-def test_a_rail_among_faster_ones_fails_without_a_search() -> None:
+def test_slow_rail_among_faster_ones_fails_without_a_search() -> None:
     rails = [f"mlx5_{number}" for number in range(6)]
     found = validated(fleet(2), stages=("cluster",), floor_gbs=300, rails=rails)
     tests = {test["name"]: test for test in found["tests"]}
@@ -133,7 +133,7 @@ def test_a_rail_among_faster_ones_fails_without_a_search() -> None:
     assert sum(test["verdict"] == "PASS" for test in found["tests"]) == 6
 
 
-def test_it_reaches_the_report_its_schema_the_page_and_junit() -> None:
+def test_straggler_is_shown_in_report_page_and_junit() -> None:
     found = validated(fleet(5, gpu3=440.0), floor_gbs=400)
     Draft202012Validator(SCHEMA).validate(json.loads(json.dumps(found)))
     read = normalised(json.loads(json.dumps(found)))
@@ -148,8 +148,8 @@ def test_it_reaches_the_report_its_schema_the_page_and_junit() -> None:
     )
 
 
-def test_innocent_nodes_with_ordinary_noise_are_seldom_blamed() -> None:
-    """10,000 fleets of 5 to 100 nodes with 1 or 2 % noise, none of them at fault."""
+def test_healthy_nodes_with_normal_noise_are_rarely_blamed() -> None:
+    """10,000 healthy fleets of 5 to 100 nodes with 1 or 2 % noise."""
     chance, blamed = random.Random(7), 0  # noqa: S311 - no secret
     for _trial in range(10_000):
         noise = chance.choice((4.8, 9.6))
@@ -172,7 +172,7 @@ CURVE: Curve = {8 << 20: (100.0, 84.0), 16 << 20: (140.0, 120.0), 32 << 20: (200
             {64 << 20: (900.0, 80.0)},
             ["bandwidth drops at the largest size: 80 GB/s at 64 MiB, but 168 GB/s at a smaller one"],
         ),
-        # Times of a few microseconds scatter.
+        # Times of a few microseconds vary too much.
         ({1 << 10: (9.0, 0.2), 2 << 10: (40.0, 0.05), 4 << 10: (9.0, 0.8)}, []),
     ],
 )
@@ -180,7 +180,7 @@ def test_dips(changes: Curve, words: list[str]) -> None:
     assert dips(dict(sorted({**CURVE, **changes}.items()))) == words
 
 
-def test_sizes_at_which_the_peers_are_faster() -> None:
+def test_sizes_slower_than_the_peers_are_reported() -> None:
     small = {8: (20.0, 0.001), 1 << 10: (21.0, 0.1)}
     whole = {**small, **CURVE}
     late = {**whole, 8: (36.0, 0.0006), 16 << 20: (190.0, 88.0)}
@@ -190,12 +190,12 @@ def test_sizes_at_which_the_peers_are_faster() -> None:
         "busbw at 16 MiB: 88 GB/s (the median of 6 similar tests: 120 GB/s)",
     ]
     assert behind_peers(whole, [whole] * 5 + [late]) == []
-    # The largest size is what the verdict is about.
+    # The largest size is covered by the verdict.
     assert behind_peers({**whole, 64 << 20: (999.0, 9.0)}, [whole] * 6) == []
 
 
 @pytest.mark.skipif(not CORPUS.is_dir(), reason=f"no published outputs in {CORPUS}")
-def test_published_curves_have_no_dips_but_for_two() -> None:
+def test_only_two_published_curves_have_dips() -> None:
     dipped = {
         path.name[:3]
         for path in sorted(CORPUS.glob("*.txt"))

@@ -1,4 +1,4 @@
-"""The bandwidth of slow networks is computed from the time, which has more digits."""
+"""Tests of the bandwidth of slow networks, which is computed from the time because that has more digits."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ def _run(busbw: float, time: float | None, program: str | None = "all_reduce_per
 @pytest.mark.parametrize(
     ("run", "busbw", "rounding"),
     [
-        # A link of 20 Mb/s and one of 17.4 Mb/s: both are printed as 0.00.
+        # Links of 20 Mb/s and 17.4 Mb/s are both printed as 0.00.
         (_run(0.0, 629146.0), 0.0025, 0.0005),
         (_run(0.0, 723156.0), 0.002175, 0.0005),
         (_run(0.02, 78643.0), 0.02, 0.0005),
-        # Fast enough for two decimals.
+        # Fast enough that two decimals suffice.
         (_run(480.17, 3275.8), 480.17, 0.0000104),
         # "1.2e+07" has two digits.
         (_run(0.02, 1.2e7), 0.02, 0.25),
@@ -38,7 +38,7 @@ def _run(busbw: float, time: float | None, program: str | None = "all_reduce_per
         (_run(0.02, 78643.0, program=None), 0.02, 0.25),
     ],
 )
-def test_the_finest_figure_counts(run: dict[str, Any], busbw: float, rounding: float) -> None:
+def test_most_precise_value_is_used(run: dict[str, Any], busbw: float, rounding: float) -> None:
     ((measured, off),) = repeats_at(run, 1 << 20)
     assert measured == pytest.approx(busbw, rel=0.001)
     assert off == pytest.approx(rounding, rel=0.01)

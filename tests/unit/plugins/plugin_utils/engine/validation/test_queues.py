@@ -1,4 +1,4 @@
-"""Partition, account and QOS of the jobs, by the hardware of their nodes."""
+"""Tests of partition, account and QOS of the jobs, by the hardware of their nodes."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ def options(**changes: Any) -> dict[str, Any]:  # noqa: ANN401 - any option
 
 
 def words(given: dict[str, Any]) -> dict[str, list[str]]:
-    """What each node's own job is submitted with, of these options."""
+    """Return the partition, account and QOS arguments of each node's own job."""
     jobs = [test["job"] for test in next_step(given)["tests"]]
     keys = ("--partition", "--account", "--qos")
     return {job["nodes"][0]: [word for word in job["arguments"] if word.startswith(keys)] for job in jobs}
 
 
-def test_a_dictionary_goes_by_hardware() -> None:
+def test_dictionary_is_keyed_by_hardware() -> None:
     given = options(partition={"dgx_h100": "new", "default": "old"}, account={"dgx_a100": "a"})
     assert words(given) == {
         "gpu1": ["--partition=new"],
@@ -42,7 +42,7 @@ def test_a_dictionary_goes_by_hardware() -> None:
     assert queues(typed(options())) == []
 
 
-def test_the_site_s_own_arguments_come_last_and_win() -> None:
+def test_site_arguments_come_last_and_take_precedence() -> None:
     (first, *_rest) = next_step(options(partition="gpu", sbatch_arguments=["--partition=mine"]))["tests"]
     asked = [word for word in first["job"]["arguments"] if "partition" in word]
     assert asked == ["--partition=gpu", "--partition=mine"]
@@ -62,7 +62,7 @@ def test_the_site_s_own_arguments_come_last_and_win() -> None:
         ),
     ],
 )
-def test_what_cannot_be_is_refused_with_a_remedy(changes: dict[str, Any], words: str) -> None:
+def test_invalid_value_is_refused_with_a_remedy(changes: dict[str, Any], words: str) -> None:
     (problem,) = input_problems(options(**changes))
     assert problem.startswith(words)
 
@@ -78,6 +78,6 @@ def test_what_cannot_be_is_refused_with_a_remedy(changes: dict[str, Any], words:
         ({"resume": "some"}, "validation_resume: 'some' is not one of own, all, none"),
     ],
 )
-def test_a_reservation_that_cannot_be_is_refused(changes: dict[str, Any], words: str) -> None:
+def test_invalid_reservation_is_refused(changes: dict[str, Any], words: str) -> None:
     (problem,) = input_problems(options(**changes))
     assert words in problem

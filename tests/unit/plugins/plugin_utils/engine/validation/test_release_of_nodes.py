@@ -1,4 +1,4 @@
-"""Nodes that are resumed after a validation."""
+"""Tests of the nodes that are resumed after a validation."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def culprit(*nodes: str, kind: str = "node") -> dict[str, Any]:
         ([], [], {}, []),
     ],
 )
-def test_a_node_has_passed_only_when_nothing_of_it_is_open(
+def test_node_passes_only_without_open_results(
     tests: list[Any], blamed: list[Any], changes: dict[str, Any], passed: list[str]
 ) -> None:
     state: Any = {**FIRST, "held": HELD, "tests": tests}
@@ -57,7 +57,7 @@ def test_a_node_has_passed_only_when_nothing_of_it_is_open(
 @pytest.mark.parametrize(
     ("policy", "resumed"), [("own", ["gpu1", "gpu3"]), ("all", ["gpu1", "gpu2", "gpu3"]), ("none", [])]
 )
-def test_what_a_human_drained_is_his_unless_an_option_says_so(policy: str, resumed: list[str]) -> None:
+def test_nodes_drained_by_people_are_resumed_only_by_option(policy: str, resumed: list[str]) -> None:
     state: Any = {**FIRST, "held": HELD}
     options: Any = {"resume": policy}
     assert released_nodes(options, state, ["gpu1", "gpu2", "gpu3"]) == resumed
@@ -81,8 +81,8 @@ def test_what_a_human_drained_is_his_unless_an_option_says_so(policy: str, resum
         ("busbar: its machine is replaced", True),
     ],
 )
-def test_a_drain_that_good_figures_do_not_answer_keeps_its_reason(reason: str, *, kept: bool) -> None:
-    """A node that is to go, or whose driver waits for a reboot, does not come back because it is fast."""
+def test_drain_reason_unrelated_to_performance_is_kept(reason: str, *, kept: bool) -> None:
+    """A node to be removed, or with a pending driver reboot, is not resumed because it is fast."""
     assert keeps_reason({"held": {"gpu1": reason}}, "gpu1") is kept  # type: ignore[typeddict-item]
 
 
@@ -95,7 +95,7 @@ def test_a_drain_that_good_figures_do_not_answer_keeps_its_reason(reason: str, *
         ([ran("node-gpu1", "gpu1", "PASS"), ran("cluster", "gpu1 gpu2", "FAIL")], []),
     ],
 )
-def test_a_new_node_passes_only_together_with_others(tests: list[Any], passed: list[str]) -> None:
+def test_new_node_passes_only_together_with_others(tests: list[Any], passed: list[str]) -> None:
     state: Any = {**FIRST, "held": {"gpu1": "busbar: new"}, "tests": tests}
     report: Any = {"verdict": "FAIL", "stopped": "", "unresolved": [], "left_out": {}}
     blamed: Any = [culprit("gpu2")]
@@ -109,7 +109,7 @@ def test_a_new_node_passes_only_together_with_others(tests: list[Any], passed: l
         ({"reason": "cluster: 'no' floor"}, [], {"gpu1": "cluster:  no  floor"}),
         ({"unresolved": [{"nodes": ["gpu1", "gpu4"], "reason": "comes and goes"}]}, [], {"gpu1": "comes and goes"}),
         ({}, [culprit("gpu1", "gpu9", kind="link")], {"gpu1": "slow"}),
-        # One that was never tested, which Slurm alone shows to be new.
+        # A node that was never tested and is new only according to Slurm.
         (
             {"nodes": ["gpu1", "gpu4"], "left_out": {"gpu4": "does not answer (busbar: new: was (busbar: new))"}},
             [],
@@ -117,7 +117,7 @@ def test_a_new_node_passes_only_together_with_others(tests: list[Any], passed: l
         ),
     ],
 )
-def test_a_new_node_that_did_not_pass_stays_behind_the_gate_with_the_reason(
+def test_failed_new_node_stays_drained_with_the_reason(
     changes: dict[str, Any], blamed: list[Any], reasons: dict[str, str]
 ) -> None:
     held = {"gpu1": "busbar: new", "gpu2": "fan is loud", "gpu3": "busbar: new: was slow"}

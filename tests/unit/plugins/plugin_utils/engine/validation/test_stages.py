@@ -1,4 +1,4 @@
-"""The stages of a validation, with a simulated cluster."""
+"""Tests of the stages of a validation, with a simulated cluster."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_a_slow_node_is_named_with_its_tests(stages: list[str]) -> None:
     assert len({test["name"] for test in found["tests"]}) == len(found["tests"])
 
 
-def test_without_a_floor_the_whole_is_measured_and_the_reason_tells_what_to_set() -> None:
+def test_cluster_is_measured_without_a_floor_and_the_reason_gives_the_remedy() -> None:
     catalogue = {"dgx_h100": {**CATALOGUE["dgx_h100"], "busbw": {}}}
     found, stages = drive(Fabric(), catalogue=catalogue)
     assert (found["verdict"], stages) == ("INCONCLUSIVE", ["node", "cluster"])
@@ -60,7 +60,7 @@ def test_without_a_floor_the_whole_is_measured_and_the_reason_tells_what_to_set(
         assert words in found["reason"]
 
 
-def test_a_pair_is_held_against_the_floor_of_two_nodes_and_four_against_that_of_four() -> None:
+def test_floor_depends_on_the_number_of_nodes() -> None:
     found, _steps = drive(Fabric(), stages=["pair", "cluster"], catalogue=CATALOGUE)
     assert {test["floor"] for test in found["tests"] if test["stage"] == "pair"} == {440.0}
     assert {test["verdict"] for test in found["tests"] if test["stage"] == "pair"} == {"FAIL"}
@@ -70,7 +70,7 @@ def test_a_pair_is_held_against_the_floor_of_two_nodes_and_four_against_that_of_
     ]
 
 
-def test_who_fails_alone_is_to_blame_and_the_others_go_on() -> None:
+def test_node_failing_alone_is_blamed_and_the_others_continue() -> None:
     found, stages = drive(Fabric(weak="gpu2"))
     assert (found["verdict"], guilty(found), stages) == ("FAIL", [("node", ["gpu2"])], ["node", "cluster"])
     assert found["tests"][-1]["nodes"] == ["gpu1", "gpu3", "gpu4"]
@@ -78,14 +78,14 @@ def test_who_fails_alone_is_to_blame_and_the_others_go_on() -> None:
 
 
 @pytest.mark.parametrize("how", [HUNG, CRASHED])
-def test_a_node_that_breaks_alone_is_inconclusive_and_the_others_go_on(how: dict[str, str]) -> None:
+def test_node_crashing_alone_is_inconclusive_and_the_others_continue(how: dict[str, str]) -> None:
     found, _stages = drive(Fabric(weak="gpu2", broken="gpu2", how=how))
     assert (found["verdict"], guilty(found)) == ("INCONCLUSIVE", [])
     assert (found["tests"][-1]["name"], found["tests"][-1]["verdict"]) == ("cluster", "PASS")
 
 
 @pytest.mark.parametrize("how", [HUNG, CRASHED])
-def test_a_node_that_breaks_the_whole_is_found_and_not_drained(how: dict[str, str]) -> None:
+def test_node_that_crashes_the_cluster_test_is_found_and_not_drained(how: dict[str, str]) -> None:
     found, _stages = drive(Fabric(broken="gpu2", how=how))
     assert (found["verdict"], guilty(found), found["drain"]["nodes"]) == ("INCONCLUSIVE", [], [])
     assert [item["nodes"] for item in found["unresolved"]] == [["gpu2"]]
@@ -97,7 +97,7 @@ REST_PASSED = "left out gpu1 (job 11 of alice); all tests that ran on gpu[2-4] p
 
 @dataclass(frozen=True)
 class Used:
-    """A cluster on whose nodes others' jobs run; a node that is `taken` is so from the cluster's test on."""
+    """A cluster with jobs of other users; the node `taken` becomes busy with the cluster test."""
 
     busy: tuple[str, ...]
     taken: str = ""
@@ -108,7 +108,7 @@ class Used:
     preempted: bool = False
 
     def __call__(self, test: dict[str, Any]) -> tuple[dict[str, Any], str | None]:
-        """Return the job's entry and the output of a test of those that are free."""
+        """Return the job's entry and the output of a test on the free nodes."""
         nodes = test["job"]["nodes"]
         left_out = {node: f"not idle: mixed, {self.jobs}" for node in nodes if node in self.busy}
         busy = dict.fromkeys(left_out, self.jobs)
@@ -148,7 +148,7 @@ class Used:
     ],
     ids=["some", "some, pairs", "all", "between", "preempted"],
 )
-def test_jobs_of_others_are_no_error_where_that_is_allowed(used: Used, stages: list[str], words: str) -> None:
+def test_busy_nodes_are_not_an_error_if_allowed(used: Used, stages: list[str], words: str) -> None:
     found, _steps = drive(used, allow_busy=True, stages=stages)
     assert (found["busy_allowed"], found["reason"]) == (True, words)
     assert found["verdict"] == "INCONCLUSIVE"
@@ -182,7 +182,7 @@ def test_jobs_of_others_are_no_error_where_that_is_allowed(used: Used, stages: l
         "gave way",
     ],
 )
-def test_what_others_keep_from_a_test_hides_nothing_else(
+def test_busy_nodes_do_not_hide_other_problems(
     used: Used, changes: dict[str, Any], verdict: str, *, not_tested: bool
 ) -> None:
     found, _steps = drive(used, **changes)
@@ -190,17 +190,17 @@ def test_what_others_keep_from_a_test_hides_nothing_else(
     assert summary_lines(found)[-1].startswith(f"{verdict}  validation of ")
 
 
-def test_a_lone_node_is_not_tested_twice() -> None:
+def test_single_node_is_not_tested_twice() -> None:
     found, stages = drive(Fabric(), nodes=["gpu1"])
     assert (found["verdict"], stages, found["skipped"]) == ("PASS", ["node"], {})
 
 
-def test_a_node_with_one_gpu_is_not_tested_alone() -> None:
+def test_node_with_one_gpu_is_not_tested_alone() -> None:
     step = next_step({**OPTIONS, "hardware": dict.fromkeys(NAMES, "rtx_3060_desktop")})
     assert (step["stage"], len(step["tests"])) == ("cluster", 1)
 
 
-def test_stages_without_remaining_nodes_are_named() -> None:
+def test_stages_without_remaining_nodes_are_reported() -> None:
     found, _stages = drive(
         lambda test: answer(test, 100.0 if test["name"] != "node-gpu1" else 475.0), stages=["node", "pair", "cluster"]
     )
@@ -219,7 +219,7 @@ def test_tests_without_enough_time_do_not_pass() -> None:
     assert (late["tests"], late["stopped"]) == ([], "the time limit of 7200 s for all tests was reached")
     assert report(options, state, late["stopped"])["verdict"] == "INCONCLUSIVE"
     assert report(options, state)["verdict"] == "INCONCLUSIVE"
-    # A test may still take its own time: what is left of the whole is the loop's to keep.
+    # A test keeps its own limit: the loop enforces the remaining total time.
     for bound, now in ((7200, 1000.0 + 7100), (0, 1e9)):
         step = next_step({**options, "time_limit": bound}, state, now)
         assert (step["time_limit"], step["wait"], step["stopped"]) == (600, 60, "")
@@ -249,10 +249,10 @@ def test_drain(changes: dict[str, Any], before: list[str], drained: list[str], w
     assert all(len(item["reason"]) <= 200 and '"' not in item["reason"] for item in found["nodes"])
 
 
-def test_a_node_that_was_drained_before_gets_a_new_reason_only_where_busbar_drained_it() -> None:
+def test_drain_reason_is_replaced_only_if_busbar_set_it() -> None:
     names = ("gpu1", "gpu2", "gpu3")
     blamed: Any = [{"kind": "node", "nodes": [node], "reason": "slow", "tests": []} for node in names]
-    # A new node stays behind its gate, with a reason of that.
+    # A new node stays drained, with a reason that says so.
     state: Any = {**FIRST, "held": {"gpu1": "busbar: slower", "gpu2": "fan is loud", "gpu3": "busbar: new"}}
     found = drain_plan(typed({**OPTIONS, "drain_failed": False}), blamed, state)
     assert found == {"nodes": [{"node": "gpu1", "reason": "busbar: slow"}], "refused": ""}
@@ -260,14 +260,14 @@ def test_a_node_that_was_drained_before_gets_a_new_reason_only_where_busbar_drai
     assert found == {"nodes": [{"node": "gpu1", "reason": "busbar: slow"}], "refused": ""}
 
 
-def test_the_budget_is_reported_in_one_line() -> None:
+def test_budget_is_reported_in_one_line() -> None:
     said = budget(OPTIONS)
     assert said.startswith("validation of gpu[1-4]: node: 4 test(s) of one node each, at most 600 s; cluster: ")
     assert said.endswith("at most 7200 s in total")
     assert "if that fails, the culprit search, at most 30 rounds" in said
 
 
-def test_one_bad_nic_among_five_hundred_new_nodes_is_found_and_the_others_are_admitted() -> None:
+def test_bad_nic_among_500_new_nodes_is_found_and_the_others_are_admitted() -> None:
     old = [f"old{number}" for number in range(1, 9)]
     new = [f"new{number:03}" for number in range(1, 501)]
     pool = [*old, *new]
@@ -299,7 +299,7 @@ def test_one_bad_nic_among_five_hundred_new_nodes_is_found_and_the_others_are_ad
     found = report(options, state, step["stopped"])
     assert guilty(found) == [("node", [bad])]
     assert passed_nodes(state, found, found["culprits"]) == [node for node in new if node != bad]
-    # All of them with two that were there before, then parts of those that are suspected.
+    # First all new nodes with two existing ones, then subsets of the suspected nodes.
     assert (seen, most) == ({"old1", "old2"}, len(new) + 2)
     assert steps < 40
     assert time.process_time() - began < 60

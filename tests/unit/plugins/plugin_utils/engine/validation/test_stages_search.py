@@ -1,4 +1,4 @@
-"""The culprit searches of a validation: triggers, collectives and culprits."""
+"""Tests of the culprit searches of a validation: triggers, collectives and culprits."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_a_slow_link_is_named_and_no_node_drained() -> None:
     assert any("link gpu2-gpu4: slow between gpu2 and gpu4" in line for line in summary_lines(found))
 
 
-def test_with_two_nodes_no_node_is_cleared_by_others() -> None:
+def test_two_nodes_cannot_separate_node_from_link() -> None:
     found, _steps = drive(Fabric(link=frozenset({"gpu1", "gpu2"})), nodes=NAMES[:2])
     assert (found["verdict"], guilty(found)) == ("FAIL", [("link", ["gpu1", "gpu2"])])
     assert "each fast alone: the link or a NIC is faulty; add a third node to find out which" in found["reason"]
@@ -41,7 +41,7 @@ def test_with_two_nodes_no_node_is_cleared_by_others() -> None:
     assert found["drain"]["nodes"] == []
 
 
-def test_with_two_nodes_the_reason_for_no_third_node_is_reported() -> None:
+def test_reason_for_no_third_node_is_reported() -> None:
     last_results = {"gpu3": False, "gpu4": False}
     changes: dict[str, Any] = {"pool": NAMES[:4], "partners": 2, "last_results": last_results}
     found, _steps = drive(Fabric(link=frozenset({"gpu1", "gpu2"})), nodes=NAMES[:2], **changes)
@@ -49,7 +49,7 @@ def test_with_two_nodes_the_reason_for_no_third_node_is_reported() -> None:
     assert "add a third node to find out which; gpu[3-4] did not pass the last validation" in found["reason"]
 
 
-def test_a_job_that_never_started_calls_for_no_search() -> None:
+def test_job_that_never_started_triggers_no_search() -> None:
     def full(test: dict[str, Any]) -> tuple[dict[str, Any], str | None]:
         return entry(test, state="PENDING", problem="did not start within 60 s: Resources"), None
 
@@ -60,19 +60,19 @@ def test_a_job_that_never_started_calls_for_no_search() -> None:
 @pytest.mark.parametrize(
     ("rounds", "named"), [(0, []), (1, []), (2, [("node", ["gpu3"])])], ids=["none", "one pair", "both partners"]
 )
-def test_the_search_ends_at_its_bound_and_names_the_node_that_explains_all(
+def test_search_ends_at_its_limit_and_names_the_node_that_explains_all_results(
     rounds: int, named: list[tuple[str, list[str]]]
 ) -> None:
     found, _stages = drive(Fabric(slow="gpu3"), locate_rounds=rounds)
     assert found["verdict"] == "FAIL"
     assert (found["search_rounds"], guilty(found)) == (rounds, named)
-    # Nothing is known of the noise before the search is over, so no other node is suspected.
+    # The noise is unknown until the search ends, so no other node is suspected.
     assert found["suspected"] == []
     assert f"the limit of {rounds} round(s) of the culprit search was reached" in found["stopped"]
     assert any(line.startswith("stopped  ") for line in summary_lines(found))
 
 
-def test_a_pair_that_is_slow_once_does_not_fail() -> None:
+def test_pair_that_is_slow_once_does_not_fail() -> None:
     again: list[str] = []
 
     def fabric(test: dict[str, Any]) -> tuple[dict[str, Any], str | None]:
@@ -91,7 +91,7 @@ def test_a_pair_that_is_slow_once_does_not_fail() -> None:
     assert (cut["verdict"], cut["stopped"]) == ("FAIL", "the limit of 1 round(s) of the culprit search was reached")
 
 
-def test_a_whole_that_fails_only_once_comes_and_goes() -> None:
+def test_cluster_test_that_fails_only_once_is_inconclusive() -> None:
     def fabric(test: dict[str, Any]) -> tuple[dict[str, Any], str | None]:
         return answer(test, 290.0) if test["stage"] == "cluster" else Fabric()(test)
 
@@ -101,7 +101,7 @@ def test_a_whole_that_fails_only_once_comes_and_goes() -> None:
 
 
 def of_all_connections(test: dict[str, Any], link: frozenset[str]) -> tuple[dict[str, Any], str | None]:
-    """A cluster in which a link is slow, which reductions do not use unless all run together."""
+    """Return the result of a test on a cluster with a slow link that only reductions over all nodes use."""
     nodes = test["job"]["nodes"]
     if len(nodes) == 1:
         return answer(test, 475.0, alltoall=348.0)
@@ -110,7 +110,7 @@ def of_all_connections(test: dict[str, Any], link: frozenset[str]) -> tuple[dict
 
 
 @pytest.mark.parametrize("collectives", [["all_reduce"], ["all_reduce", "alltoall"]])
-def test_alltoall_finds_the_link_that_the_parts_of_a_reduction_do_not_show(collectives: list[str]) -> None:
+def test_alltoall_finds_a_link_that_partial_reductions_hide(collectives: list[str]) -> None:
     link = frozenset({"gpu2", "gpu3"})
     found, stages = drive(lambda test: of_all_connections(test, link), collectives=collectives)
     assert (found["verdict"], guilty(found), found["unresolved"]) == ("FAIL", [("link", ["gpu2", "gpu3"])], [])
@@ -136,7 +136,7 @@ def test_the_search_measures_the_requested_tests() -> None:
     assert {test["collective"] for test in found["tests"] if test["stage"] == "pair"} == {"alltoall"}
 
 
-def test_without_a_floor_for_alltoall_the_search_does_not_turn_to_it() -> None:
+def test_search_does_not_use_alltoall_without_its_floor() -> None:
     found, _stages = drive(
         lambda test: of_all_connections(test, frozenset({"gpu2", "gpu3"})),
         catalogue={"dgx_h100": {**H100, "busbw": bare(H100["busbw"])}},
@@ -146,7 +146,7 @@ def test_without_a_floor_for_alltoall_the_search_does_not_turn_to_it() -> None:
 
 
 def bare(busbw: dict[str, Any]) -> dict[str, Any]:
-    """Figures without those of other collectives."""
+    """Return the busbw entries without those of other collectives."""
     return {scope: {key: value for key, value in item.items() if key != "collectives"} for scope, item in busbw.items()}
 
 
@@ -165,7 +165,7 @@ def test_a_boundary_between_two_groups_is_named_by_alltoall() -> None:
     assert (found["unresolved"], found["drain"]["nodes"]) == ([], [])
 
 
-def test_a_culprit_of_one_collective_takes_no_part_in_the_search_of_the_next() -> None:
+def test_culprit_of_one_collective_is_excluded_from_the_next_search() -> None:
     def fabric(test: dict[str, Any]) -> tuple[dict[str, Any], str | None]:
         nodes = test["job"]["nodes"]
         if len(nodes) == 1:
@@ -183,7 +183,7 @@ def test_a_culprit_of_one_collective_takes_no_part_in_the_search_of_the_next() -
 
 
 def on_rails(test: dict[str, Any], rail: str, node: str) -> tuple[dict[str, Any], str | None]:
-    """A cluster with eight NICs a node, of which one is slow; all together hide it."""
+    """Return the result of a test on nodes with eight NICs; one NIC is slow, which a test over all NICs hides."""
     nodes = test["job"]["nodes"]
     if len(nodes) == 1 and not test["rail"]:
         return answer(test, 475.0)
@@ -192,7 +192,7 @@ def on_rails(test: dict[str, Any], rail: str, node: str) -> tuple[dict[str, Any]
     return answer(test, 10.0 if test["rail"] == rail and node in nodes and len(nodes) > 1 else 45.0)
 
 
-def test_each_rail_is_judged_by_its_share_and_the_bad_one_of_a_node_is_named_and_drained() -> None:
+def test_bad_rail_is_judged_by_its_share_and_its_node_drained() -> None:
     asked = ["mlx5_0", "mlx5_1", "mlx5_2"]
     found, stages = drive(lambda test: on_rails(test, "mlx5_1", "gpu3"), rails=asked)
     assert found["verdict"] == "FAIL"
@@ -215,7 +215,7 @@ def test_each_rail_is_judged_by_its_share_and_the_bad_one_of_a_node_is_named_and
     assert stages[-1] == "rail"
 
 
-def test_healthy_rails_pass_and_only_those_of_a_cluster_that_ran_are_tested() -> None:
+def test_healthy_rails_pass_and_are_tested_only_after_the_cluster_test_ran() -> None:
     found, stages = drive(lambda test: on_rails(test, "", ""), rails=["mlx5_0", "mlx5_1"])
     assert (found["verdict"], stages) == ("PASS", ["node", "cluster", "rail", "rail"])
     planned = [test["name"] for test in found["tests"] if test["stage"] == "rail"]
@@ -224,7 +224,7 @@ def test_healthy_rails_pass_and_only_those_of_a_cluster_that_ran_are_tested() ->
     assert (broken["verdict"], "rail" in stages) == ("INCONCLUSIVE", False)
 
 
-def test_a_job_of_one_rail_names_its_rail() -> None:
+def test_job_of_one_rail_exports_its_rail() -> None:
     test = planned_test(typed(OPTIONS), "rail-mlx5_0", "rail", NAMES, rail="mlx5_0")
     assert "export BUSBAR_COLLECTIVES=all_reduce\nexport BUSBAR_RAIL=mlx5_0\n" in test["job"]["script"]
     assert "RAIL" not in planned_test(typed(OPTIONS), "cluster", "cluster", NAMES)["job"]["script"]
@@ -251,10 +251,10 @@ def test_a_new_node_with_a_bad_nic_is_named_and_drained() -> None:
     found, _stages = drive(with_partners("gpu5"), partners=2, **changes)
     assert guilty(found) == [("node", ["gpu5"])]
     assert [item["node"] for item in found["drain"]["nodes"]] == ["gpu5"]
-    # With one partner, nobody could tell.
+    # With one partner the culprit is ambiguous.
     found, _stages = drive(with_partners("gpu5"), partners=1, **changes)
     assert guilty(found) == [("link", ["gpu1", "gpu5"])]
-    # It is the link indeed.
+    # Here the link is at fault.
     found, _stages = drive(with_partners("", frozenset({"gpu1", "gpu5"})), partners=2, **changes)
     assert guilty(found) == [("link", ["gpu1", "gpu5"])]
     assert "each fast with other nodes" in found["culprits"][0]["reason"]
@@ -269,12 +269,12 @@ def test_a_new_node_with_a_bad_nic_is_named_and_drained() -> None:
         ({"gpu1": False, "gpu4": True}, ["gpu4"]),
     ],
 )
-def test_partners_are_those_that_passed_last(last_results: dict[str, bool], partners: list[str]) -> None:
+def test_partners_are_nodes_that_passed_last(last_results: dict[str, bool], partners: list[str]) -> None:
     options = typed({**OPTIONS, "nodes": ["gpu5"], "pool": [*NAMES, "gpu5"], "last_results": last_results})
     assert planned_test(options, "cluster", "cluster", ["gpu5"], 2)["job"]["candidates"] == partners
 
 
-def test_a_topology_that_contradicts_that_of_slurm_is_refused() -> None:
+def test_topology_contradicting_slurm_is_refused() -> None:
     declared = {"leaf1": "gpu[1-2]", "leaf2": "gpu[3-4]"}
     good = {**OPTIONS, "slurm_topology": declared}
     assert typed({**good, "topology": {"a": ["gpu1", "gpu2"], "b": ["gpu3"]}})["topology"]["b"] == ["gpu3"]
@@ -287,7 +287,7 @@ def test_a_topology_that_contradicts_that_of_slurm_is_refused() -> None:
 
 
 def noisy(slow: str, left: float, noise: float, seed: int) -> Callable[[Any], tuple[dict[str, Any], str | None]]:
-    """A cluster with one node that is slower with others than they are, and as many repeats as a test asks for."""
+    """Return a cluster with one node that is slow with others; it gives as many repeats as a test requests."""
     random = Random(seed)  # noqa: S311 - noise, not a secret
 
     def fabric(test: dict[str, Any]) -> tuple[dict[str, Any], str | None]:
@@ -315,7 +315,7 @@ def test_one_nic_of_eight_is_found_above_the_floor(left: float, noise: float) ->
     assert max(len(test["runs"]) for test in found["tests"]) >= 3
 
 
-def test_what_noise_may_be_is_suspected_and_passes() -> None:
+def test_slowdown_within_the_noise_is_suspected_and_passes() -> None:
     names = [f"gpu{number}" for number in range(1, 9)]
     hardware = dict.fromkeys(names, "dgx_h100")
     changes: dict[str, Any] = {"nodes": names, "pool": names, "hardware": hardware, "floor_gbs": 300}
@@ -341,7 +341,7 @@ def test_what_noise_may_be_is_suspected_and_passes() -> None:
 def test_a_search_without_a_culprit_reports_the_hidden_drop(
     noise: float, repeats: int, named: list[Any], said: str
 ) -> None:
-    """One NIC of eight is lost: amid much noise all tests look fine, which proves little."""
+    """One NIC of eight is lost: with much noise all tests pass, which proves little."""
     found, _stages = drive(noisy("gpu3", 0.87, noise, 3), stages=["pair"], search_repeats=repeats, floor_gbs=100)
     assert guilty(found) == named
     assert found["suspected"] == ([{"nodes": NAMES, "reason": said}] if said else [])
@@ -363,7 +363,7 @@ def test_a_search_without_a_culprit_reports_the_hidden_drop(
         ({"job": {"job_id": "7", "state": "PENDING", "problem": "did not start within 5 s"}}, "inconclusive"),
     ],
 )
-def test_the_arguments_of_the_locator(changes: dict[str, Any], outcome: str) -> None:
+def test_locator_results_have_the_expected_outcome(changes: dict[str, Any], outcome: str) -> None:
     job = {"job_id": "7", "state": "COMPLETED", "problem": ""}
     test: dict[str, Any] = {
         "nodes": ["a"],
@@ -394,13 +394,13 @@ def test_the_arguments_of_the_locator(changes: dict[str, Any], outcome: str) -> 
     [
         ({"verdict": "FAIL", "reason": "too slow: 5 GB/s"}, True),
         ({"verdict": "FAIL", "reason": "too slow: 5 GB/s; InfiniBand not used (NET/Socket)"}, True),
-        # Their bandwidth is enough: tests of fewer nodes would not tell them apart.
+        # Their bandwidth is sufficient, so tests of fewer nodes would not separate them.
         ({"verdict": "FAIL", "reason": "a known cause of low bandwidth: GPUDirect RDMA off; 350 GB/s"}, False),
         ({"verdict": "PASS", "reason": "350 GB/s"}, False),
         ({"verdict": "INCONCLUSIVE", "reason": "", "job": {**CRASHED, "job_id": "7"}}, True),
     ],
 )
-def test_a_cause_that_is_named_already_is_not_searched_for(changes: dict[str, Any], calls: bool) -> None:  # noqa: FBT001
+def test_known_cause_triggers_no_search(changes: dict[str, Any], calls: bool) -> None:  # noqa: FBT001
     job = {"job_id": "7", "state": "COMPLETED", "problem": ""}
     test = {
         "nodes": ["a"],

@@ -1,4 +1,4 @@
-"""Messages about containers and variables of job steps, from Slurm 24.11, Pyxis 0.24 and Enroot 4.1."""
+"""Tests of messages about containers and variables of job steps, from Slurm 24.11, Pyxis 0.24 and Enroot 4.1."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.n
 )
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.p2p_parser import read_p2p
 
-# As srun printed it of an image that is not there, with the real programs.
+# Recorded srun output for a missing image.
 NO_IMAGE = """\
 slurmstepd-gpu1: error: pyxis: child 8359 failed with error code: 1
 slurmstepd-gpu1: error: pyxis: failed to create container filesystem for image: /shared/nothere.sqsh
@@ -30,7 +30,7 @@ slurmstepd-gpu1: error: spank: required plugin spank_pyxis.so: task_init() faile
 slurmstepd-gpu1: error: Failed to invoke spank plugin stack
 srun: error: gpu1: tasks 0-1: Exited with exit code 1
 """
-# As the real programs printed it for an account whose login shell is nologin, on two nodes at once.
+# Recorded output for an account with the login shell nologin, on two nodes at once.
 NO_SHELL = """\
 slurmstepd-gpu2: error: pyxis: container was not started successfully by another task
 slurmstepd-gpu1: error: pyxis: container start failed with error code: 1
@@ -64,7 +64,7 @@ VARIABLE = "# busbar variable: gpu2 NCCL_IB_HCA is mlx5_9, the job set =mlx5_0\n
         ("", ""),
     ],
 )
-def test_why_a_step_had_no_container(text: str, words: str) -> None:
+def test_reason_for_a_failed_container_is_extracted(text: str, words: str) -> None:
     found = container_fault(text)
     assert found.startswith(words)
     assert bool(found) is bool(words)
@@ -79,7 +79,7 @@ def test_a_variable_with_another_value_is_reported_with_both() -> None:
     assert changed_variable("# busbar variable: gpu2\nmy # busbar variable: gpu1 A is b, the job set c\n") == ""
 
 
-def test_a_container_that_failed_is_not_a_reason_where_the_program_ran_and_a_variable_always_is() -> None:
+def test_container_fault_is_ignored_if_the_program_ran_but_a_changed_variable_is_not() -> None:
     assert step_fault(MOUNT, ran=True) == ""
     assert "does not exist: /data" in step_fault(MOUNT, ran=False)
     assert "NCCL_IB_HCA" in step_fault(MOUNT + VARIABLE, ran=True)
@@ -87,8 +87,8 @@ def test_a_container_that_failed_is_not_a_reason_where_the_program_ran_and_a_var
 
 
 @pytest.mark.parametrize("name", ["slurmstepd", "slurmstepd-gpu1"])
-def test_every_reader_knows_the_name_of_slurmstepd(name: str) -> None:
-    """Slurm 24.11 logs of a step as slurmstepd-NODE, earlier ones as slurmstepd."""
+def test_every_parser_recognises_slurmstepd(name: str) -> None:
+    """Slurm 24.11 logs steps as slurmstepd-NODE, earlier releases as slurmstepd."""
     end = f"{name}: error: *** STEP 1.0 ON gpu1 CANCELLED DUE TO TIME LIMIT ***\n"
     assert parse_text(end)["runs"][0]["outcome"] == "error-only"
     container = f"{name}: error: pyxis: couldn't start container\n"

@@ -1,4 +1,4 @@
-"""Options, tests and verdicts of a validation."""
+"""Tests of the options, tests and verdicts of a validation."""
 
 from __future__ import annotations
 
@@ -123,20 +123,20 @@ def test_an_impossible_floor_is_refused_before_any_job() -> None:
         {"backend": "nccl", "image": "x.sqsh", "collectives": ["all_reduce", "alltoall"]},
     ],
 )
-def test_options_that_work(change: dict[str, Any]) -> None:
+def test_valid_options_are_accepted(change: dict[str, Any]) -> None:
     assert input_problems({**OPTIONS, **change}) == []
 
 
-def test_figures_of_a_program_that_saw_other_values_prove_nothing() -> None:
+def test_results_with_changed_variables_are_inconclusive() -> None:
     head = "# busbar test: all_reduce 1\n# busbar variable: gpu2 NCCL_IB_HCA is mlx5_9, the job set =mlx5_0\n"
     found = judged(f"{head}{MPI}\n# busbar exit: all_reduce 1 0\n")
     assert found["verdict"] == "INCONCLUSIVE"
     assert "gpu2: the program did not run as requested: NCCL_IB_HCA is mlx5_9, the job set =mlx5_0" in found["reason"]
-    # Without that line they do.
+    # Without that line the values count.
     assert judged(f"# busbar test: all_reduce 1\n{MPI}\n# busbar exit: all_reduce 1 0\n")["verdict"] == "PASS"
 
 
-def test_why_there_was_no_container_is_the_reason() -> None:
+def test_container_fault_is_the_reason() -> None:
     said = (
         "slurmstepd-gpu1: error: pyxis: printing enroot log file:\n"
         "slurmstepd-gpu1: error: pyxis:     [ERROR] Command not found: nvidia-container-cli\n"
@@ -150,8 +150,8 @@ def test_why_there_was_no_container_is_the_reason() -> None:
     )
 
 
-def test_programs_of_one_rank_each_prove_nothing_however_their_lines_mix() -> None:
-    """As Open MPI 5 does under srun without PMIx, open-mpi/ompi#13523."""
+def test_separate_single_rank_programs_are_inconclusive_in_any_line_order() -> None:
+    """Open MPI 5 starts them this way under srun without PMIx, see open-mpi/ompi#13523."""
     alone = [nccl_text([node], 1, 1.0).splitlines() for node in ("gpu1", "gpu2")]
     one_by_one, mixed = [*alone[0], *alone[1]], [line for pair in zip(*alone) for line in pair]
     ranks_first = [line for line in mixed if "Rank" in line] + [line for line in mixed if "Rank" not in line]
@@ -162,7 +162,7 @@ def test_programs_of_one_rank_each_prove_nothing_however_their_lines_mix() -> No
         assert "2 programs with one rank each ran instead of one with 2 ranks" in found["reason"]
 
 
-def test_each_collective_is_judged_by_its_own_part_and_floor() -> None:
+def test_each_collective_is_judged_by_its_own_output_and_floor() -> None:
     other = MPI.replace("all_reduce_perf", "broadcast_perf")
     text = (
         f"# busbar: Kernel=6.1\n\n# busbar test: all_reduce 1\n{MPI}\n# busbar exit: all_reduce 1 0\n"
@@ -185,7 +185,7 @@ def test_each_collective_is_judged_by_its_own_part_and_floor() -> None:
     assert [test["verdict"] for test in floors["tests"]] == ["PASS", "FAIL"]
 
 
-def test_repeats_are_counted_and_the_median_stands() -> None:
+def test_repeats_are_counted_and_the_median_is_used() -> None:
     part = f"\n# busbar test: all_reduce {{}}\n{MPI}\n# busbar exit: all_reduce {{}} 0\n"
     text = part.format(1, 1) + part.format(2, 2)
     assert judged(text, repeats=2)["verdict"] == "PASS"
@@ -193,7 +193,7 @@ def test_repeats_are_counted_and_the_median_stands() -> None:
     assert "the output contains 2 repeats (expected 3)" in judged(text, repeats=3)["reason"]
 
 
-def test_repeats_that_the_job_had_no_time_for_are_no_fault_but_told() -> None:
+def test_repeats_skipped_for_lack_of_time_are_a_finding() -> None:
     part = f"\n# busbar test: all_reduce {{0}}\n{MPI}\n# busbar exit: all_reduce {{0}} 0\n"
     said = "\n# busbar repeats: {}, no time for more\n"
     (test,) = judged(part.format(1) + part.format(2) + said.format(2), repeats=3)["tests"]
@@ -202,30 +202,30 @@ def test_repeats_that_the_job_had_no_time_for_are_no_fault_but_told() -> None:
     (test,) = judged(part.format(1) + said.format(1), repeats=3)["tests"]
     told = "1 of 3 repeats finished in time, so steadiness is unknown: raise validation_test_time_limit"
     assert (test["verdict"], told in test["findings"]) == ("PASS", True)
-    # What is cut off is not what there was no time for.
+    # A truncated repeat is not one that the job had no time for.
     assert "the output contains 1 repeats (expected 2)" in judged(part.format(1) + said.format(2), repeats=3)["reason"]
 
 
-def test_a_number_is_the_floor_of_the_one_collective_that_is_measured() -> None:
+def test_numeric_floor_applies_to_the_measured_collective_only() -> None:
     options = {**OPTIONS, "floor_gbs": "7"}
     assert floor_for(typed(options), ["gpu1", "gpu2"], "all_reduce") == 7.0
     assert floor_for(typed(options), ["gpu1", "gpu2"], "alltoall") == 0.002
     assert floor_for(typed({**options, "hardware": {}}), ["gpu1"], "alltoall") is None
-    # Hardware without a floor of its own cannot pass by that of another.
+    # Hardware without a floor cannot pass with the floor of other hardware.
     mixed = {**OPTIONS, "backend": "nccl", "image": "x", "hardware": {"gpu1": "dgx_h100", "gpu2": "l40s"}}
     assert floor_for(typed(mixed), ["gpu1", "gpu2"], "all_reduce") == 6
     assert floor_for(typed(mixed), ["gpu1", "gpu2"], "alltoall") is None
 
 
-def test_nccl_takes_as_many_gpus_as_the_smallest_node_has() -> None:
+def test_nccl_uses_the_gpu_count_of_the_smallest_node() -> None:
     options = {**OPTIONS, "backend": "nccl", "image": "x"}
     test = planned_test(typed(options), "cluster", "cluster", ["gpu1", "gpu3"])
     assert test["ranks_per_node"] == 2
     assert "--gpus-per-node=2" in test["job"]["arguments"]
 
 
-def test_variables_of_a_job_stand_in_its_script_after_the_comments() -> None:
-    """With names in --export slurmd would run `su - USER`, and cancel the job where that fails."""
+def test_job_variables_are_exported_in_the_script_after_the_comments() -> None:
+    """With names in --export, slurmd would run `su - USER` and cancel the job if that fails."""
     script = "#!/bin/bash\n# A comment.\n\n#SBATCH --mem=1\necho $A\n# Another.\n"
     done = with_variables(script, {"A": "it's", "B": 2})
     assert done == script.replace("echo", "export A='it'\"'\"'s'\nexport B=2\necho")
@@ -279,7 +279,7 @@ def test_tests_that_could_not_be_run_are_inconclusive() -> None:
         ("", "'' is not a valid user name"),
     ],
 )
-def test_only_a_user_without_privileges_runs_tests(user: str, words: str) -> None:
+def test_privileged_users_are_refused(user: str, words: str) -> None:
     (problem,) = input_problems(validation_options(["gpu1", "gpu2"], user=user))
     assert words in problem
 

@@ -1,4 +1,4 @@
-"""The loop of a validation, with a simulated cluster and clock."""
+"""Tests of the validation loop, with a simulated cluster and clock."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_a_slow_node_is_found_by_the_search() -> None:
     assert [item["nodes"] for item in told(loop)["culprits"]] == [["gpu3"]]
 
 
-def test_an_output_is_fetched_as_soon_as_its_job_has_ended() -> None:
+def test_output_is_fetched_as_soon_as_its_job_ends() -> None:
     cluster = Cluster()
     cluster.seconds = {"node-gpu4": 300.0}
     at: dict[str, float] = {}
@@ -82,7 +82,7 @@ def test_an_output_is_fetched_as_soon_as_its_job_has_ended() -> None:
 
 
 @pytest.mark.parametrize("pending", [0.0, 500.0])
-def test_nothing_runs_or_waits_beyond_the_limit_and_what_was_cut_is_named(pending: float) -> None:
+def test_time_limit_ends_jobs_and_waits_and_reports_what_was_cut_off(pending: float) -> None:
     cluster = Cluster()
     cluster.seconds, cluster.pending = {"cluster": 1e6}, {"cluster": pending}
     loop = loop_of(cluster, stages=["cluster"], time_limit=100, wait=1000)
@@ -98,7 +98,7 @@ def test_nothing_runs_or_waits_beyond_the_limit_and_what_was_cut_is_named(pendin
     assert "cut off" in found["reason"]
 
 
-def test_the_wait_for_nodes_counts_towards_the_limit() -> None:
+def test_wait_for_nodes_counts_towards_the_limit() -> None:
     cluster = Cluster()
     cluster.busy = {"gpu1": "not idle: mixed"}
     loop = loop_of(cluster, stages=["cluster"], time_limit=100, wait=90)
@@ -108,7 +108,7 @@ def test_the_wait_for_nodes_counts_towards_the_limit() -> None:
     assert "waits for gpu1 (not idle: mixed)" in cluster.said
 
 
-def test_a_controller_that_does_not_keep_the_limit_is_overruled() -> None:
+def test_controller_that_exceeds_the_limit_is_overruled() -> None:
     cluster = Cluster()
     cluster.seconds = {"cluster": 1e6}
     cluster.forged = {"over": False, "state": "RUNNING", "problem": ""}
@@ -119,10 +119,10 @@ def test_a_controller_that_does_not_keep_the_limit_is_overruled() -> None:
     assert "cut off: the time limit of the validation was reached" in judged_of(loop)["cluster"]["reason"]
 
 
-def test_a_job_that_was_cut_blames_no_node() -> None:
+def test_job_that_was_cut_off_blames_no_node() -> None:
     cluster = Cluster()
     cluster.slow = {"gpu3"}
-    # All together are slow; of the pairs one is cut, which is no proof that it hangs.
+    # The cluster test is slow; one of the pairs is cut off, which does not prove that it hangs.
     cluster.seconds = {"pair-gpu1-gpu2": 1e6}
     loop = loop_of(cluster, stages=["cluster"], time_limit=60)
     loop.run()
@@ -132,7 +132,7 @@ def test_a_job_that_was_cut_blames_no_node() -> None:
     assert found["stopped"] == "the time limit of 60 s for all tests was reached"
 
 
-def test_a_test_has_its_own_limit_at_any_time_left() -> None:
+def test_test_limit_applies_regardless_of_the_remaining_time() -> None:
     cluster = Cluster()
     cluster.seconds = {"cluster": 1e6}
     loop = loop_of(cluster, stages=["cluster"], test_time_limit=30, time_limit=0, locate_rounds=0)
@@ -142,7 +142,7 @@ def test_a_test_has_its_own_limit_at_any_time_left() -> None:
 
 
 @pytest.mark.parametrize("number", [2, 3, 4])
-def test_an_interruption_leaves_what_is_known_and_ends_the_jobs(number: int) -> None:
+def test_interruption_keeps_the_results_and_ends_the_jobs(number: int) -> None:
     cluster = Cluster()
     cluster.seconds = {"node-gpu4": 300.0}
     cluster.at = {number: interrupt}
@@ -158,7 +158,7 @@ def test_an_interruption_leaves_what_is_known_and_ends_the_jobs(number: int) -> 
 
 
 @pytest.mark.parametrize(("place", "fetched"), [("gpu1", True), ("localhost", False), ("", False)])
-def test_what_a_job_printed_before_it_was_cut_is_fetched_from_one_of_its_nodes(place: str, *, fetched: bool) -> None:
+def test_partial_output_is_fetched_only_from_a_node_of_the_job(place: str, *, fetched: bool) -> None:
     cluster = Cluster()
     cluster.place = place
     cluster.at = {2: interrupt}
@@ -169,7 +169,7 @@ def test_what_a_job_printed_before_it_was_cut_is_fetched_from_one_of_its_nodes(p
     assert judged_of(loop)["cluster"]["reason"] == "cut off: interrupted by SIGINT"
 
 
-def test_an_interruption_while_jobs_are_submitted_leaves_no_job_behind() -> None:
+def test_interruption_during_submission_leaves_no_job_behind() -> None:
     cluster = Cluster()
     held: list[bool] = []
 
@@ -189,7 +189,7 @@ def test_an_interruption_while_jobs_are_submitted_leaves_no_job_behind() -> None
     assert {test["reason"] for test in loop.state["tests"]} == {"cut off: interrupted by SIGINT"}
 
 
-def test_a_fault_of_our_own_leaves_what_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_internal_error_keeps_the_results(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = Cluster()
     real = with_results
 
@@ -206,7 +206,7 @@ def test_a_fault_of_our_own_leaves_what_is_known(monkeypatch: pytest.MonkeyPatch
     assert "cluster.out" in cluster.saved
 
 
-def test_a_controller_that_dies_is_given_up_and_its_outputs_are_gathered() -> None:
+def test_outputs_are_collected_after_the_controller_dies() -> None:
     cluster = Cluster()
     cluster.seconds = {"node-gpu4": 300.0}
     cluster.at = {3: lambda: setattr(cluster, "dead", True)}
@@ -223,7 +223,7 @@ def test_a_controller_that_dies_is_given_up_and_its_outputs_are_gathered() -> No
     assert "node-gpu4.out" in cluster.saved
 
 
-def test_a_controller_that_is_away_for_a_moment_costs_nothing() -> None:
+def test_short_outage_of_the_controller_is_tolerated() -> None:
     cluster = Cluster()
     cluster.seconds = {"cluster": 90.0}
     cluster.at = {3: lambda: setattr(cluster, "dead", True), 4: lambda: setattr(cluster, "dead", False)}
@@ -232,7 +232,7 @@ def test_a_controller_that_is_away_for_a_moment_costs_nothing() -> None:
     assert told(loop)["verdict"] == "PASS"
 
 
-def test_a_controller_that_cannot_be_reached_ends_it_at_once() -> None:
+def test_unreachable_controller_ends_the_validation_at_once() -> None:
     cluster = Cluster()
     cluster.dead = True
     loop = loop_of(cluster)
@@ -241,7 +241,7 @@ def test_a_controller_that_cannot_be_reached_ends_it_at_once() -> None:
     assert len(cluster.calls) == 1
 
 
-def test_a_forged_answer_about_a_job_ends_it_and_fetches_nothing() -> None:
+def test_forged_job_answer_ends_the_validation_and_fetches_nothing() -> None:
     cluster = Cluster()
     cluster.forged = {"batch_host": "localhost"}
     loop = loop_of(cluster, stages=["cluster"])
@@ -255,28 +255,28 @@ def test_a_forged_answer_about_a_job_ends_it_and_fetches_nothing() -> None:
     "forged",
     [{"name": ["x"]}, {"job_id": "../../etc/shadow"}, {"output": "/etc/shadow"}, {"nodes": ["localhost"]}],
 )
-def test_an_answer_about_a_job_says_nothing_else(forged: dict[str, Any]) -> None:
+def test_other_fields_of_a_job_answer_are_ignored(forged: dict[str, Any]) -> None:
     cluster = Cluster()
     cluster.forged = forged
-    # The names, numbers and nodes of jobs were told when they were submitted; who renames a job says nothing of it.
+    # Names, IDs and nodes of jobs are known from their submission; an answer that renames a job is ignored.
     loop = loop_of(cluster, stages=["cluster"], time_limit=100)
     loop.run()
     assert cluster.saved.keys() <= {"cluster.out"}
     assert judged_of(loop)["cluster"]["nodes"] == NODES
 
 
-def test_an_output_that_is_too_long_is_not_judged_and_reported() -> None:
+def test_too_long_output_is_reported_and_not_judged() -> None:
     cluster = Cluster()
     cluster.unfetched = {"cluster.out": f"{TOO_LONG}1G (validation_output_limit)"}
     loop = loop_of(cluster, stages=["cluster"])
     loop.run()
     test = judged_of(loop)["cluster"]
     assert (test["verdict"], test["reason"]) == ("INCONCLUSIVE", f"{TOO_LONG}1G (validation_output_limit)")
-    # That is no fault of a node that could be searched for.
+    # This is not a node fault, so no search is started.
     assert list(judged_of(loop)) == ["cluster"]
 
 
-def test_an_output_that_does_not_come_is_reported_missing() -> None:
+def test_unfetched_output_is_reported() -> None:
     cluster = Cluster()
     cluster.unfetched = {"cluster.out": "Permission denied"}
     loop = loop_of(cluster, stages=["cluster"])
@@ -285,7 +285,7 @@ def test_an_output_that_does_not_come_is_reported_missing() -> None:
     assert "output of cluster from gpu1: Permission denied" in cluster.said
 
 
-def test_a_job_that_slurmd_could_not_launch_has_the_reason_of_slurmd() -> None:
+def test_failed_launch_is_reported_with_the_reason_from_slurmd() -> None:
     cluster = Cluster()
     cluster.unfetched = {"cluster.out": "No such file or directory"}
     cluster.forged = {"state": "CANCELLED", "problem": "the job ended as CANCELLED"}
@@ -303,7 +303,7 @@ def test_a_job_that_slurmd_could_not_launch_has_the_reason_of_slurmd() -> None:
     assert judged_of(loop)["cluster"]["reason"] == "the job ended as CANCELLED"
 
 
-def test_a_controller_that_gives_no_number_of_a_job_has_no_log_read() -> None:
+def test_no_log_is_read_without_a_job_id() -> None:
     class Forger(Cluster):
         def request(self, arguments: dict[str, Any]) -> dict[str, Any]:
             forged = {"job_id": "", "batch_host": "gpu1", "problem": "the job ended as CANCELLED"}
@@ -318,7 +318,7 @@ def test_a_controller_that_gives_no_number_of_a_job_has_no_log_read() -> None:
     assert judged_of(loop)["cluster"]["reason"] == "the job ended as CANCELLED"
 
 
-def test_a_reservation_is_the_validation_s_own_from_its_first_job_on_and_released_once() -> None:
+def test_reservation_is_used_from_the_first_job_and_released_once() -> None:
     cluster = Cluster()
     cluster.held = {"gpu1": "fan is loud"}
     loop = loop_of(cluster, out_of_service=True)
@@ -335,7 +335,7 @@ def test_a_reservation_is_the_validation_s_own_from_its_first_job_on_and_release
     }
 
 
-def test_what_could_not_be_put_back_is_known() -> None:
+def test_nodes_that_could_not_be_restored_are_reported() -> None:
     cluster = Cluster()
     cluster.held, cluster.unrestored = {"gpu1": "fan"}, {"gpu1": "could not be drained again", "ctl": "forged"}
     loop = loop_of(cluster, out_of_service=True)
@@ -347,7 +347,7 @@ def test_what_could_not_be_put_back_is_known() -> None:
     assert loop.release(20) == "the reservation of the tests was not deleted: Failed to connect to the host via ssh"
 
 
-def test_without_leave_and_without_need_there_is_no_reservation() -> None:
+def test_no_reservation_is_made_without_need_or_permission() -> None:
     cluster = Cluster()
     loop = loop_of(cluster)
     loop.run()

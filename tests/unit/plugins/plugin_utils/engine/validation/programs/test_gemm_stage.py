@@ -1,4 +1,4 @@
-"""Stage gemm: parsing, verdict and report."""
+"""Tests of stage gemm: parsing, verdict and report."""
 
 from __future__ import annotations
 
@@ -35,22 +35,22 @@ OWN = {
 
 
 def output(changes: dict[tuple[str, int], dict[str, Any]] | None = None, leave: tuple[str, int] | None = None) -> str:
-    """The output of all ranks; some changed, one left out."""
+    """Return the output of all ranks, with some changed and one left out."""
     return gemm_lines(NODES, changes, leave)
 
 
 def judged(text: str, options: dict[str, str] | None = None, **changes: Any) -> dict[str, Any]:  # noqa: ANN401 - any option
-    """The test of the stage in a report."""
+    """Return the test of the stage in a report."""
     return stage_test("gemm", OWN | (options or {}), NODES, text, **changes)
 
 
-def test_it_asks_for_all_gpus_of_all_nodes_at_once() -> None:
+def test_job_requests_all_gpus_of_all_nodes() -> None:
     job = next_step(validation_options(NODES, stages=["gemm"], gemm=OWN))["tests"][0]["job"]
     assert job["nodes"] == NODES
     assert job["arguments"] == ["--ntasks-per-node=8", "--export=ALL", "--gpus-per-node=8"]
 
 
-def test_what_is_fast_and_alike_passes() -> None:
+def test_fast_and_equal_results_pass() -> None:
     test = judged(output())
     assert (test["verdict"], test["blamed"]) == ("PASS", [])
     assert test["reason"] == (
@@ -72,14 +72,14 @@ def test_what_is_fast_and_alike_passes() -> None:
         ({"copies_changed": 1}, "gpu2 GPU 3: 1 copies in memory differ from their source"),
     ],
 )
-def test_one_gpu_of_sixteen_is_found_and_its_node_blamed(changes: dict[str, Any], words: str) -> None:
+def test_faulty_gpu_is_found_and_its_node_blamed(changes: dict[str, Any], words: str) -> None:
     test = judged(output({("gpu2", 3): changes}))
     assert test["verdict"] == "FAIL"
     assert test["reason"].startswith(words)
     assert [item["node"] for item in test["blamed"]] == ["gpu2"]
 
 
-def test_another_kind_or_library_may_give_another_result() -> None:
+def test_other_gpu_model_or_library_may_give_another_result() -> None:
     other = {("gpu2", device): {"digest": "bb", "library": "torch 2.8.0+cu126"} for device in range(8)}
     assert judged(output(other))["verdict"] == "PASS"
     other = {("gpu2", device): {"digest": "bb", "kind": "NVIDIA H100 PCIe, 114 SMs"} for device in range(8)}
@@ -92,7 +92,7 @@ def test_equally_frequent_results_fail_and_blame_no_node() -> None:
     assert test["reason"].startswith("gpu[1-2]: 2 different results of identical devices, without a majority")
 
 
-def test_three_are_too_few_to_make_one_a_straggler() -> None:
+def test_straggler_needs_more_than_three_gpus() -> None:
     slow = {(node, device): {"kind": "other"} for node in NODES for device in range(8) if (node, device) > ("gpu1", 2)}
     assert judged(output({**slow, ("gpu1", 1): {"tflops": 600.0}}))["verdict"] == "PASS"
 
@@ -113,19 +113,19 @@ def test_three_are_too_few_to_make_one_a_straggler() -> None:
         ),
     ],
 )
-def test_a_rank_without_output_makes_it_inconclusive(text: str, words: str) -> None:
+def test_rank_without_output_is_inconclusive(text: str, words: str) -> None:
     test = judged(text)
     assert (test["verdict"], test["blamed"]) == ("INCONCLUSIVE", [])
     assert test["reason"].startswith(words)
 
 
-def test_a_wrong_result_counts_also_where_others_told_nothing() -> None:
+def test_wrong_result_fails_even_if_other_ranks_gave_no_output() -> None:
     test = judged(output({("gpu2", 3): {"digest": "ab"}}, leave=("gpu1", 0)))
     assert (test["verdict"], test["blamed"][0]["node"]) == ("FAIL", "gpu2")
     assert test["findings"] == ["gpu1: 7 of 8 rank(s) reported results"]
 
 
-def test_without_a_floor_it_is_inconclusive_and_the_operator_may_give_one() -> None:
+def test_missing_floor_is_inconclusive_and_can_be_set_by_option() -> None:
     hardware = dict.fromkeys(NODES, "rtx_4080x2_desktop")
     test = judged(output(), hardware=hardware)
     assert test["verdict"] == "INCONCLUSIVE"
@@ -151,17 +151,17 @@ def test_floors_of_a_profile_are_shares_of_its_peaks() -> None:
         *((name, 83, 766) for name in ("c4140_v100", "dgx1", "dgx2")),
         ("l40s", 269, 864 * 0.78),
         ("rtx_4090", 160.5, 912),
-        # As fast as a B200 at least, of which the figures are.
+        # At least as fast as a B200, which the published values are from.
         *((name, 1745, 8000 * 0.9) for name in ("gb200_nvl72", "gb300")),
     ],
 )
-def test_a_gpu_as_fast_as_the_published_one_is_well_above_its_floor(name: str, published: float, copied: float) -> None:
+def test_published_values_are_well_above_the_floor(name: str, published: float, copied: float) -> None:
     found = known_floor(site_catalogue({})[name])
     assert 0.6 * published < (found.tflops or 0) < 0.71 * published
     assert 0.7 * copied < (found.memory_gbs or 0) < 0.81 * copied
 
 
-def test_the_page_and_the_metrics_show_each_gpu(tmp_path: Path) -> None:
+def test_page_and_metrics_show_each_gpu(tmp_path: Path) -> None:
     text = output({("gpu2", 3): {"digest": "ab", "uuid": EVIL}})
     section, told = stage_pages(tmp_path, stage_report("gemm", OWN, NODES, text))
     for words in ("Slowest of each node", "Share of median, %", "8192 x 8192, bf16", "544.2 TFLOP/s", ">wrong<"):
@@ -176,7 +176,7 @@ def test_the_page_and_the_metrics_show_each_gpu(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("device", "words"), [("gpu", "no torch: "), ("cpu", "needs torch or NumPy: ")], ids=["gpu", "cpu"]
 )
-def test_a_node_with_nothing_to_compute_with_says_so(tmp_path: Path, device: str, words: str) -> None:
+def test_missing_torch_and_numpy_are_reported(tmp_path: Path, device: str, words: str) -> None:
     for name in ("torch", "numpy"):
         (tmp_path / f"{name}.py").write_text("raise ImportError('none here')\n")
     done = subprocess.run(

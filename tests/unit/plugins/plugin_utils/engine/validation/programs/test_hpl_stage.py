@@ -1,4 +1,4 @@
-"""Stage hpl: parsing, verdict and report."""
+"""Tests of stage hpl: parsing, verdict and report."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.p
 from stage_samples import stage_test
 from validation_samples import validation_options
 
-# What Debian's hpcc 1.5.0-3 wrote into hpccoutf.txt, one rank.
+# hpccoutf.txt of Debian's hpcc 1.5.0-3 with one rank.
 RECORDED = """\
 --------------------------------------------------------------------------------
 
@@ -31,7 +31,7 @@ WR11C2R4         200    80     1     1               0.00              1.513e+00
 Finished      1 tests with the following results:
               1 tests completed and passed residual checks,
 """
-# On 64 ranks, https://scc25-benchmarking.readthedocs.io/en/latest/benchmarks/hpl.html.
+# 64 ranks, from https://scc25-benchmarking.readthedocs.io/en/latest/benchmarks/hpl.html.
 PUBLISHED = """\
 WR01C2L8 102144 192 8 8 514.92 1.380e+03
 ||Ax-b||_oo/(eps*(||A||_oo*||x||_oo+||b||_oo)*N)= 0.0020152 ...... PASSED
@@ -49,11 +49,11 @@ OWN: dict[str, Any] = {
 
 
 def judged(text: str, nodes: list[str], **own: Any) -> dict[str, Any]:  # noqa: ANN401 - any option of the stage
-    """The test of the stage in a report."""
+    """Return the test of the stage in a report."""
     return stage_test("hpl", OWN | own, nodes, text)
 
 
-def test_what_was_recorded_is_read() -> None:
+def test_recorded_output_is_parsed() -> None:
     (found,) = read_hpl(RECORDED)
     assert found == {
         "variant": "WR11C2R4",
@@ -70,7 +70,7 @@ def test_what_was_recorded_is_read() -> None:
     assert (found["n"], found["p"], found["gflops"], found["passed"]) == (102144, 8, 1380.0, True)
 
 
-def test_the_matrix_fills_the_gpus() -> None:
+def test_matrix_fills_the_gpu_memory() -> None:
     job = next_step(validation_options(NODES, stages=["hpl"], hpl=OWN))["tests"][0]["job"]
     lines = [line.removeprefix("export ") for line in job["script"].splitlines() if line.startswith("export ")]
     exported = dict(line.split("=") for line in lines)
@@ -79,7 +79,7 @@ def test_the_matrix_fills_the_gpus() -> None:
     assert job["arguments"][2] == "--gpus-per-node=8"
 
 
-def test_what_is_right_and_fast_enough_passes() -> None:
+def test_correct_and_fast_result_passes() -> None:
     test = judged(PUBLISHED, NODES)
     assert test["verdict"] == "PASS"
     assert test["reason"] == "n 102144: 1380 Gflop/s, 21.56 per rank, residual 0.0020152 passed"
@@ -106,10 +106,10 @@ def test_a_missing_result_is_not_a_pass(old: str, new: str, verdict: str, words:
     assert test["blamed"] == []
 
 
-def test_one_wrong_solution_of_several_is_wrong() -> None:
+def test_one_wrong_solution_fails_the_test() -> None:
     assert judged(PUBLISHED.replace("PASSED", "FAILED") + PUBLISHED, NODES)["verdict"] == "FAIL"
 
 
-def test_a_node_alone_is_blamed() -> None:
+def test_single_node_is_blamed() -> None:
     text = PUBLISHED.replace(" 8 8 ", " 4 2 ").replace("PASSED", "FAILED")
     assert judged(text, ["gpu1"])["blamed"][0]["node"] == "gpu1"

@@ -1,4 +1,4 @@
-"""All program stages: damaged values do not break the page, and all values are declared."""
+"""Tests of all program stages: damaged values do not break the page, and all values are declared."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ DAMAGED: dict[str, Any] = {
 }
 
 
-def test_all_stages_with_a_program_are_here() -> None:
+def test_all_program_stages_are_covered() -> None:
     assert set(STAGES) == {"storage", "gemm", "rdma_pairs", "hpl", "training", "soak"}
 
 
 @pytest.mark.parametrize("value", DAMAGED.values(), ids=DAMAGED)
 @pytest.mark.parametrize("name", STAGES)
-def test_damaged_figures_are_shown_as_far_as_possible(tmp_path: Path, name: str, value: object) -> None:
+def test_damaged_values_are_shown_as_far_as_possible(tmp_path: Path, name: str, value: object) -> None:
     report = trained()
     report["tests"] = [{**report["tests"][0], "name": name, "stage": name, "kind": name, "training": None, name: value}]
     own = normalised(report)["tests"][0]["own"]

@@ -1,4 +1,4 @@
-"""Stage rdma_pairs: pairs of nodes, and output of ib_write_bw."""
+"""Tests of stage rdma_pairs: pairs of nodes, and output of ib_write_bw."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TEMPLATE = (ROOT / "roles/validation/templates/job_rdma_pairs.sh.j2").read_text(
 NODES = ["gpu1", "gpu2", "gpu3", "gpu4"]
 RAILS = [f"mlx5_{number}" for number in range(8)]
 OWN: dict[str, Any] = {"script": "x", "seconds": "3", "gbps": "0", "rails": [], "program": "ib_write_bw"}
-# The end of published outputs: with a warning in between, and in MB/s (linux-rdma/perftest issue 273 and others).
+# The end of published outputs, with an interleaved warning and in MB/s (linux-rdma/perftest issue 273 and others).
 PUBLISHED = """\
 ---------------------------------------------------------------------------------------
                     RDMA_Write BW Test
@@ -42,12 +42,12 @@ Conflicting CPU frequency values detected: 1500.000000 != 3300.016000. CPU Frequ
 
 
 def told(way: Way, text: str) -> str:
-    """What the job makes of the output of a client."""
+    """Return the output of a client with the prefix that the job adds."""
     return "".join(f"busbar-rdma {way.rail} {way.client} {way.server}: {line}\n" for line in text.splitlines())
 
 
 def result(gbps: float) -> str:
-    """The end of an output."""
+    """Return the end of an output with this bandwidth."""
     return (
         " #bytes     #iterations    BW peak[Gb/sec]    BW average[Gb/sec]   MsgRate[Mpps]\n"
         f" 1048576    100000           0.00               {gbps:.2f}   \t\t     {gbps * 1e3 / 8 / 1048576:.6f}\n"
@@ -55,7 +55,7 @@ def result(gbps: float) -> str:
 
 
 def output(changes: dict[Way, str] | None = None, nodes: list[str] = NODES, rails: list[str] = RAILS) -> str:
-    """What all clients print; some changed."""
+    """Return the output of all clients, with some changed."""
     ways = [
         Way(rail, *ends)
         for rail in rails
@@ -66,7 +66,7 @@ def output(changes: dict[Way, str] | None = None, nodes: list[str] = NODES, rail
 
 
 def judged(text: str, nodes: list[str] = NODES, **changes: Any) -> dict[str, Any]:  # noqa: ANN401 - any option
-    """The test of the stage in a report."""
+    """Return the test of the stage in a report."""
     return stage_test("rdma_pairs", OWN | changes, nodes, text)
 
 
@@ -92,7 +92,7 @@ def test_published_outputs_are_read() -> None:
         ("", "0 results"),
     ],
 )
-def test_contradictory_or_missing_values_are_not_figures(text: str, words: str) -> None:
+def test_contradictory_or_missing_values_are_not_used(text: str, words: str) -> None:
     way = Way("mlx5_0", "gpu1", "gpu2")
     found = read_pairs(told(way, text) or "busbar-rdma mlx5_0 gpu1 gpu2: \n")[way]
     assert found["gbps"] is None
@@ -100,7 +100,7 @@ def test_contradictory_or_missing_values_are_not_figures(text: str, words: str) 
 
 
 @pytest.mark.parametrize("key", ["message", "said"])
-def test_reports_of_earlier_releases_have_another_key_for_the_message(key: str) -> None:
+def test_reports_of_earlier_releases_use_another_message_key(key: str) -> None:
     row = {"rail": "mlx5_0", "client": "gpu1", "server": "gpu2", "gbps": None, key: "0 results"}
     read = RdmaPairs.figures.read({"gbps_floor": 360, "rows": [row]}, str)
     assert read is not None
@@ -114,7 +114,7 @@ def test_all_rails_in_both_directions_pass() -> None:
     assert test["source"] == "computed: 0.9 of the rate of the profile's NICs"
 
 
-def test_a_node_that_sends_slowly_to_both_neighbours_is_to_blame() -> None:
+def test_node_that_is_slow_with_both_neighbours_is_blamed() -> None:
     slow = {Way("mlx5_3", "gpu2", other): result(190.0) for other in ("gpu1", "gpu3")}
     test = judged(output(slow))
     assert (test["verdict"], [item["node"] for item in test["blamed"]]) == ("FAIL", ["gpu2"])
@@ -123,7 +123,7 @@ def test_a_node_that_sends_slowly_to_both_neighbours_is_to_blame() -> None:
     assert judged(output(slow))["reason"] == "gpu2: mlx5_3: receives at most 190 Gb/s with 2 nodes, floor 360"
 
 
-def test_of_one_slow_way_it_is_not_said_who_is_to_blame() -> None:
+def test_single_slow_direction_blames_no_node() -> None:
     test = judged(output({Way("mlx5_3", "gpu2", "gpu3"): result(190.0)}))
     assert (test["verdict"], test["blamed"]) == ("FAIL", [])
     assert test["reason"] == "mlx5_3: gpu2 to gpu3 190 Gb/s, floor 360"
@@ -141,12 +141,12 @@ def test_of_one_slow_way_it_is_not_said_who_is_to_blame() -> None:
         (output(nodes=NODES[:3]), "mlx5_0: gpu4 sent nothing"),
     ],
 )
-def test_what_was_not_measured_is_inconclusive(text: str, words: str) -> None:
+def test_missing_measurement_is_inconclusive(text: str, words: str) -> None:
     test = judged(text)
     assert (test["verdict"], test["reason"]) == ("INCONCLUSIVE", words)
 
 
-def test_the_operators_floor_and_rails_count() -> None:
+def test_floor_and_rails_options_are_used() -> None:
     assert judged(output(rails=["a"]), gbps="395", rails=["a"])["verdict"] == "FAIL"
     assert judged(output(rails=["a"]), gbps="380", rails=["a"])["verdict"] == "PASS"
     asked = validation_options(NODES, stages=["rdma_pairs"], rdma_pairs=OWN | {"rails": ["a b"]})
@@ -158,14 +158,14 @@ def test_the_operators_floor_and_rails_count() -> None:
 
 
 @pytest.mark.parametrize("count", [2, 3, 4, 5, 6, 7])
-def test_the_job_has_each_node_write_to_its_neighbours_and_back(tmp_path: Path, count: int) -> None:
-    """The task of each node, with a program that connects through files: who serves waits, who writes finds it."""
+def test_job_measures_each_pair_of_neighbours_in_both_directions(tmp_path: Path, count: int) -> None:
+    """Run each node's task with a fake ib_write_bw that connects through files: servers wait, clients find them."""
     task = re.search(r"task='(.*?)'\nexport", TEMPLATE, re.DOTALL)
     assert task
     script = re.sub(r"\{\{.*?\}\}", "9", task[1])
     nodes = [f"n{number}" for number in range(count)]
     program = tmp_path / "ib_write_bw"
-    # The last word of a client is its server; a server has none and says that it was there.
+    # The last argument of a client is its server; a server has no such argument and leaves a file.
     executable(
         program,
         f"""#!/bin/bash

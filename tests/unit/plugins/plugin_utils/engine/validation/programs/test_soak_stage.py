@@ -1,4 +1,4 @@
-"""Stage soak: parsing, verdict and report."""
+"""Tests of stage soak: parsing, verdict and report."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ OWN = {
 }
 TURNS = 10
 BEGAN = 1_800_000_000.0
-# 16 GPUs of two nodes, at the largest size.
+# Busbw of 16 GPUs on two nodes at the largest size.
 BUSBW = 365.0
 
 
 def watch_line(when: str, node: str, at: float, *, faults: Any = (), **changes: Any) -> str:  # noqa: ANN401 - of GPU 3
-    """What a node tells of itself, but for the changes of its GPU 3."""
+    """Return the status line of a node, with these changes to its GPU 3."""
     devices = []
     for device in range(8):
         found: dict[str, Any] = {
@@ -71,7 +71,7 @@ def output(  # noqa: PLR0913 - what may be wrong
     faults: tuple[str, ...] = (),
     silent: str = "",
 ) -> str:
-    """What a whole soak prints: GPU 3 of gpu2 as named, and nothing of itself by the node that is silent."""
+    """Return the output of a complete soak, with changes to GPU 3 of gpu2 and no status from the silent node."""
     parts = ["# busbar: Kernel=Linux\n"]
     told = [node for node in NODES if node != silent]
     at = BEGAN
@@ -99,11 +99,11 @@ def output(  # noqa: PLR0913 - what may be wrong
 
 
 def judged(text: str, options: dict[str, str] | None = None) -> dict[str, Any]:
-    """The test of the stage in a report."""
+    """Return the test of the stage in a report."""
     return stage_test("soak", OWN | (options or {}), NODES, text)
 
 
-def test_it_asks_for_all_gpus_for_as_long_as_it_takes() -> None:
+def test_job_requests_all_gpus_for_the_full_duration() -> None:
     asked = validation_options(NODES, stages=["soak"], soak=OWN)
     step = next_step(asked)
     assert step["time_limit"] == 10 * 60 + 600
@@ -122,20 +122,20 @@ def test_it_asks_for_all_gpus_for_as_long_as_it_takes() -> None:
         ({"minutes": "0"}, {}, "validation_soak_minutes: '0' is not a number, 0.1 or more"),
     ],
 )
-def test_options_that_do_not_fit_are_refused(own: dict[str, str], changes: dict[str, Any], words: str) -> None:
+def test_inconsistent_options_are_refused(own: dict[str, str], changes: dict[str, Any], words: str) -> None:
     (problem,) = input_problems(validation_options(NODES, stages=["soak"], soak=OWN | own, **changes))
     assert problem.startswith(words)
     assert input_problems(validation_options(NODES, stages=["soak"], soak=OWN | {"minutes": "120"}, time_limit=0)) == []
 
 
-def test_nodes_that_stay_as_fast_hold_out() -> None:
+def test_constant_performance_passes() -> None:
     test = judged(output())
     assert (test["verdict"], test["blamed"], test["findings"]) == ("PASS", [], [])
     assert test["reason"].startswith("16 GPU(s) sustained the load for 10 min: busbw 365")
     assert (test["soak"]["turns"], len(test["soak"]["rows"])) == (TURNS, 16)
 
 
-def test_a_nonfatal_nvlink_error_is_a_finding_and_no_fault() -> None:
+def test_nonfatal_nvlink_error_is_a_finding() -> None:
     line = "kernel: NVRM: Xid (PCI:0000:13:00): 145, RLW_RXPIPE  Nonfatal   XC0 i0 Link 13 (0x0409a0c2 0x00000008)"
     test = judged(output(faults=(line,)))
     assert test["verdict"] == "PASS"
@@ -182,14 +182,14 @@ def test_a_nonfatal_nvlink_error_is_a_finding_and_no_fault() -> None:
         ),
     ],
 )
-def test_what_breaks_under_load_is_named_with_node_and_gpu(changes: dict[str, Any], words: str) -> None:
+def test_fault_under_load_is_reported_with_node_and_gpu(changes: dict[str, Any], words: str) -> None:
     test = judged(output(**changes))
     assert test["verdict"] == "FAIL"
     assert test["reason"].startswith(words)
     assert [item["node"] for item in test["blamed"]] == ["gpu2"]
 
 
-def test_an_all_reduce_that_falls_fails_by_the_limit_and_blames_no_node() -> None:
+def test_decaying_all_reduce_fails_by_the_limit_and_blames_no_node() -> None:
     slower = output(busbw=lambda turn: BUSBW * (0.9 if turn == TURNS else 1))
     test = judged(slower)
     assert (test["verdict"], test["blamed"]) == ("FAIL", [])
@@ -197,7 +197,7 @@ def test_an_all_reduce_that_falls_fails_by_the_limit_and_blames_no_node() -> Non
     assert judged(slower, {"decay": "15"})["verdict"] == "PASS"
 
 
-def test_what_holds_clocks_down_and_what_rises_a_little_are_findings() -> None:
+def test_throttling_and_small_counter_increases_are_findings() -> None:
     text = output(
         samples={"reasons": ["hw_slowdown", "hw_power_brake_slowdown"]},
         end={"throttle_us": {"hw_therm_slowdown": 2_500_000}, "pcie_replays": 4, "ecc_volatile_corrected_total": 5},
@@ -239,26 +239,26 @@ WHOLE = output()
         ),
     ],
 )
-def test_missing_values_make_it_inconclusive(text: str, words: str) -> None:
+def test_missing_values_are_inconclusive(text: str, words: str) -> None:
     test = judged(text)
     assert (test["verdict"], test["blamed"]) == ("INCONCLUSIVE", [])
     assert test["reason"].startswith(words), test["reason"]
 
 
-def test_without_the_kernels_log_by_option() -> None:
+def test_kernel_log_can_be_disabled() -> None:
     assert (
         judged(WHOLE.replace('"kernel_log": true', '"kernel_log": false'), {"kernel_log": "false"})["verdict"] == "PASS"
     )
 
 
-def test_no_line_that_is_damaged_makes_it_pass_or_crash() -> None:
+def test_damaged_line_is_inconclusive() -> None:
     lines = WHOLE.splitlines(keepends=True)
     for number in range(0, len(lines), 47):
         cut = "".join([*lines[:number], lines[number][: len(lines[number]) // 2] + "\n"])
         assert judged(cut)["verdict"] == "INCONCLUSIVE", number
 
 
-def test_the_page_and_the_metrics_show_it(tmp_path: Path) -> None:
+def test_page_and_metrics_show_the_soak(tmp_path: Path) -> None:
     text = output(end={"uuid": EVIL, "ecc_volatile_uncorrected_total": 1})
     section, told = stage_pages(tmp_path, stage_report("soak", OWN, NODES, text))
     assert section.count('class="plot"') == 3

@@ -1,4 +1,4 @@
-"""Scaling of training and its bottleneck, on simulated clusters with a known fault."""
+"""Tests of training scaling and its bottleneck on simulated clusters with a known fault."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.p
 from training_samples import ALONE, result, training_text
 
 SCALES = [(1, 1), (2, 1), (4, 1)]
-# 1 GbE, and the gradients of a model of 25 million parameters.
+# GB/s of 1 GbE, and the gradient bytes of a model with 25 million parameters.
 WIRE, GRADIENTS = 0.125, 1e8
 ASKED = Expected(scales=SCALES, backend="nccl", floors=Floors(efficiency=0.8, source="a test"), wire=WIRE)
 FAST = [result(1, 1), result(2, 1, shared=0.002), result(4, 1, shared=0.004)]
@@ -33,7 +33,7 @@ def judged(*runs: Any, asked: Expected = ASKED) -> dict[str, Any]:  # noqa: ANN4
     return judge_training(read_training(training_text(*runs)), asked).answer("training")
 
 
-def test_a_fast_network_passes_and_tells_the_figures() -> None:
+def test_fast_network_passes_and_reports_the_values() -> None:
     answer = judged(*FAST)
     assert (answer["verdict"], answer["source"]) == ("PASS", "a test")
     assert answer["reason"] == "4 nodes: 2462 samples/s, 9.62 TFLOP/s per GPU, scaling efficiency 96% with 4 ranks"
@@ -45,7 +45,7 @@ def test_a_fast_network_passes_and_tells_the_figures() -> None:
     assert answer["findings"] == []
 
 
-def test_gigabit_is_network_bound_and_no_node_is_named() -> None:
+def test_gigabit_network_is_the_bottleneck_and_no_node_is_named() -> None:
     answer = judged(*GIGABIT)
     assert answer["verdict"] == "FAIL"
     assert answer["reason"] == (
@@ -57,7 +57,7 @@ def test_gigabit_is_network_bound_and_no_node_is_named() -> None:
     assert answer["findings"][0].startswith("2 nodes: scaling efficiency 11% with 2 ranks, floor 80%: network-bound")
 
 
-def test_a_slow_node_is_named_and_the_network_is_not_blamed() -> None:
+def test_slow_node_is_named_and_the_network_is_not_blamed() -> None:
     answer = judged(*SLOW_NODE)
     assert answer["verdict"] == "FAIL"
     assert "slow node: gpu3 delays each step by 100 ms, 96% of the lost time" in answer["reason"]
@@ -72,7 +72,7 @@ def test_a_slow_node_is_reported_even_if_the_floor_is_reached() -> None:
     assert answer["findings"] == ["4 nodes: gpu3 is far slower than the others for the same work"]
 
 
-def test_ranks_of_one_node_that_get_in_each_others_way() -> None:
+def test_competing_ranks_of_one_node_are_reported() -> None:
     answer = judged(*SHARING, asked=Expected([(1, 1), (1, 8)], "nccl", floors=Floors(efficiency=0.8)))
     assert answer["verdict"] == "FAIL"
     assert answer["reason"].startswith(
@@ -80,7 +80,7 @@ def test_ranks_of_one_node_that_get_in_each_others_way() -> None:
     )
 
 
-def test_what_was_not_measured_explains_nothing() -> None:
+def test_cause_is_unknown_without_measurements() -> None:
     runs = [result(1, 1), result(2, 1, shared=0.85, all_reduce_seconds=None, hosts=[])]
     answer = judged(*runs, asked=Expected(SCALES[:2], "nccl", floors=Floors(efficiency=0.8)))
     assert answer["verdict"] == "FAIL"
@@ -104,13 +104,13 @@ def test_what_was_not_measured_explains_nothing() -> None:
         ([*FAST[:2], {**result(4, 1), "world_size": 4, "hosts": [], "step_seconds": None}], "nothing was measured"),
     ],
 )
-def test_what_is_missing_is_inconclusive_with_the_remedy(runs: list[Any], words: str) -> None:
+def test_missing_data_is_inconclusive_with_a_remedy(runs: list[Any], words: str) -> None:
     answer = judged(*runs)
     assert answer["verdict"] == "INCONCLUSIVE"
     assert words in answer["reason"]
 
 
-def test_fewer_ranks_than_asked_are_not_taken_for_them() -> None:
+def test_fewer_ranks_than_requested_are_inconclusive() -> None:
     text = training_text(*FAST).replace('"world_size": 4', '"world_size": 3')
     answer = judge_training(read_training(text), ASKED).answer("training")
     assert answer["verdict"] == "INCONCLUSIVE"
@@ -124,7 +124,7 @@ def test_fewer_ranks_than_asked_are_not_taken_for_them() -> None:
         ({"final_loss": float("nan")}, "4 nodes: the loss is not a number"),
     ],
 )
-def test_a_training_that_learns_nothing_fails_however_fast(changes: dict[str, Any], words: str) -> None:
+def test_training_without_learning_fails_at_any_speed(changes: dict[str, Any], words: str) -> None:
     answer = judged(*FAST[:2], result(4, 1, **changes))
     assert (answer["verdict"], answer["reason"]) == ("FAIL", words)
 
@@ -142,9 +142,9 @@ def test_a_training_that_learns_nothing_fails_however_fast(changes: dict[str, An
         ({"final_loss": 0.3, "steps": 120}, "INCONCLUSIVE", "1 GPU: 120 of 200 steps were completed, so the loss"),
     ],
 )
-def test_one_rank_must_learn_what_the_reference_did(changes: dict[str, Any], verdict: str, words: str) -> None:
+def test_single_rank_must_reach_the_reference_loss(changes: dict[str, Any], verdict: str, words: str) -> None:
     asked = replace(ASKED, reference=Reference(0.01, 0.05, 200))
-    # More ranks see more samples in a step: theirs is another curve.
+    # More ranks process more samples per step, so their loss curve differs.
     answer = judged(result(1, 1, **changes), result(2, 1, final_loss=0.2), result(4, 1, final_loss=0.3), asked=asked)
     assert answer["verdict"] == verdict
     assert answer["reason"].startswith(words)
@@ -152,7 +152,7 @@ def test_one_rank_must_learn_what_the_reference_did(changes: dict[str, Any], ver
     assert judged(result(1, 1, **changes), *FAST[1:])["verdict"] == "PASS"
 
 
-def test_a_few_steps_need_not_have_learned_yet() -> None:
+def test_short_run_need_not_reach_the_loss() -> None:
     assert judged(*FAST[:2], result(4, 1, final_loss=0.5, steps=9))["verdict"] == "PASS"
 
 
@@ -171,7 +171,7 @@ def test_floors(asked: Expected, verdict: str, words: str) -> None:
     assert words in answer["reason"]
 
 
-def test_a_disturbed_baseline_proves_nothing() -> None:
+def test_disturbed_baseline_is_inconclusive() -> None:
     answer = judged(result(1, 1, own={"gpu1": 2 * ALONE}), *FAST[1:])
     assert answer["verdict"] == "INCONCLUSIVE"
     assert "4 nodes: scaling efficiency 192% with 4 ranks: something else slowed down" in answer["reason"]
@@ -179,7 +179,7 @@ def test_a_disturbed_baseline_proves_nothing() -> None:
     assert "validation_training_seconds" in answer["reason"]
 
 
-def test_what_misses_its_floor_fails_even_beside_a_disturbed_baseline() -> None:
+def test_missed_floor_fails_even_with_a_disturbed_baseline() -> None:
     slow = judged(result(1, 1, own={"gpu1": 2 * ALONE}), *FAST[1:], asked=replace(ASKED, floors=Floors(efficiency=3)))
     assert slow["verdict"] == "FAIL"
     assert any("slowed down" in words for words in slow["findings"])
@@ -197,7 +197,7 @@ def test_what_misses_its_floor_fails_even_beside_a_disturbed_baseline() -> None:
         "# busbar scale: 99999999 1\n# busbar exit: 1 1 0",
     ],
 )
-def test_an_output_that_is_none_is_never_a_pass(text: str) -> None:
+def test_invalid_output_never_passes(text: str) -> None:
     answer = judge_training(read_training(text), ASKED).answer("training")
     assert answer["verdict"] in {"INCONCLUSIVE", "FAIL"}
     assert answer["training"]["rows"] == []
@@ -222,7 +222,7 @@ PEAKED = Floors(tflops=9, peak=100, source="a test")
         (PEAKED, {"tflops_per_rank": None}, "INCONCLUSIVE", "1 GPU: TFLOP/s were not measured"),
     ],
 )
-def test_a_rank_must_reach_its_share_of_the_peak(
+def test_rank_must_reach_its_share_of_the_peak(
     floors: Floors, changes: dict[str, Any], verdict: str, words: str
 ) -> None:
     asked = Expected(SCALES[:1], "nccl", model="gpt", floors=floors)
@@ -236,8 +236,8 @@ def test_a_rank_must_reach_its_share_of_the_peak(
         assert (row["peak_share"], row["tokens_per_second"]) == (pytest.approx(0.1), pytest.approx(640 * 1024))
 
 
-def test_without_a_declared_share_the_floor_follows_from_that_of_the_network() -> None:
-    """100 MB of gradients, two ranks at 0.1 GB/s: 1 s beside a step of 0.1 s is 9% of two ranks, less a tenth."""
+def test_efficiency_floor_is_derived_from_the_network_floor_if_not_declared() -> None:
+    """100 MB of gradients at 0.1 GB/s add 1 s to a step of 0.1 s: two ranks reach 9%, and the floor is a tenth less."""
     floors = Floors(inside=10, between=0.1)
     asked = replace(ASKED, floors=floors)
     answer = judged(result(1, 1), result(2, 1, shared=0.5), result(4, 1, shared=0.7), asked=asked)
@@ -245,11 +245,11 @@ def test_without_a_declared_share_the_floor_follows_from_that_of_the_network() -
     assert rows[0]["efficiency_floor"] is None
     assert rows[1]["efficiency_floor"] == pytest.approx(0.9 * 0.1 / (0.1 + 1.0))
     assert rows[2]["efficiency_floor"] == pytest.approx(0.9 * 0.1 / (0.1 + 1.5))
-    # A network of twice its floor passes, one at half of it does not.
+    # A network at twice its floor passes, one at half its floor fails.
     assert answer["verdict"] == "PASS"
     slow = [GIGABIT[0], result(2, 1, shared=1.9), result(4, 1, shared=2.9)]
     assert judged(*slow, asked=asked)["verdict"] == "FAIL"
-    # Inside a node it is the floor of the node's own links; without that nothing is known.
+    # Within a node the floor of the node's own links applies; without one there is no floor.
     node = Expected([(1, 1), (1, 8)], "nccl", floors=floors)
     runs = [result(1, 1), result(1, 8, shared=0.01)]
     inside = judged(*runs, asked=node)["training"]["rows"][1]
@@ -258,7 +258,7 @@ def test_without_a_declared_share_the_floor_follows_from_that_of_the_network() -
     assert (unknown["verdict"], "no floor is known" in unknown["reason"]) == ("INCONCLUSIVE", True)
 
 
-def test_ranks_that_wait_for_their_samples_are_not_network_bound() -> None:
+def test_ranks_waiting_for_samples_are_not_network_bound() -> None:
     runs = [result(1, 1), result(1, 8, step_seconds=0.3, data_seconds=0.19, samples_per_second=8 * 64 / 0.3)]
     answer = judged(*runs, asked=Expected([(1, 1), (1, 8)], "nccl", floors=Floors(efficiency=0.8)))
     assert answer["verdict"] == "FAIL"

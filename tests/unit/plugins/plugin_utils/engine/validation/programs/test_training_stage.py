@@ -1,4 +1,4 @@
-"""Stage training: planned job, report and figures, and nodes that are not blamed."""
+"""Tests of stage training: planned job, report and figures, and nodes that are not blamed."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_scales(nodes: int, ranks: int, scales: list[tuple[int, int]]) -> None:
     assert scales_of(nodes, ranks) == scales
 
 
-def test_it_is_one_job_of_all_nodes_with_a_rank_per_gpu() -> None:
+def test_training_is_one_job_of_all_nodes_with_a_rank_per_gpu() -> None:
     step = next_step(OPTIONS)
     assert (step["stage"], [test["name"] for test in step["tests"]]) == ("training", ["training"])
     job = step["tests"][0]["job"]
@@ -66,7 +66,7 @@ def test_it_is_one_job_of_all_nodes_with_a_rank_per_gpu() -> None:
     assert "training: one rank, one node, then more nodes, at most 600 s" in budget(OPTIONS)
 
 
-def test_on_cpus_it_asks_for_no_gpu_and_for_gloo() -> None:
+def test_cpu_training_uses_gloo_and_requests_no_gpu() -> None:
     options = OPTIONS | {"backend": "mpi", "binary": ""}
     step = next_step(options)
     assert step["tests"][0]["job"]["arguments"] == ["--ntasks-per-node=1", "--export=ALL"]
@@ -75,7 +75,7 @@ def test_on_cpus_it_asks_for_no_gpu_and_for_gloo() -> None:
     assert state["tests"][0]["verdict"] == "PASS"
 
 
-def test_it_comes_last_and_a_node_that_was_found_out_takes_no_part() -> None:
+def test_training_is_the_last_stage_and_excludes_blamed_nodes() -> None:
     options = OPTIONS | {"stages": ["cluster", "training"], "nodes": NAMES[:2]}
     first = next_step(options)
     assert first["stage"] == "cluster"
@@ -99,14 +99,14 @@ def test_it_comes_last_and_a_node_that_was_found_out_takes_no_part() -> None:
         ({"efficiency": 80}, "validation_training_efficiency: 80 is not a number, 0 to 1"),
     ],
 )
-def test_bad_options(changes: dict[str, Any], words: str) -> None:
+def test_invalid_options_are_refused(changes: dict[str, Any], words: str) -> None:
     options = OPTIONS | {"training": TRAINING | changes}
     assert input_problems(options) == [words]
     with pytest.raises(ValueError, match="validation_training"):
         next_step(options)
 
 
-def test_the_floor_is_the_operators_or_the_weakest_hardwares() -> None:
+def test_floor_comes_from_the_option_or_the_weakest_hardware() -> None:
     declared = {"efficiency_floor": 0.5, "samples_per_second_floor": 100, "source": "measured here"}
     profile = OPTIONS["catalogue"]["desktop"]
     options: dict[str, Any] = {"catalogue": {"desktop": {**profile, "training": declared}}}
@@ -122,7 +122,7 @@ def test_the_floor_is_the_operators_or_the_weakest_hardwares() -> None:
     assert mixed["verdict"] == "INCONCLUSIVE"
 
 
-def test_the_floor_is_a_share_of_the_peak_of_the_weakest_gpu() -> None:
+def test_floor_is_a_share_of_the_peak_of_the_weakest_gpu() -> None:
     fast = {"peak_tflops": 100, "gpt_share_floor": 0.05, "resnet50_share_floor": 0.9, "source": "fast"}
     slow = {"peak_tflops": 40, "gpt_share_floor": 0.1, "source": "slow"}
     profile = OPTIONS["catalogue"]["desktop"]
@@ -134,11 +134,11 @@ def test_the_floor_is_a_share_of_the_peak_of_the_weakest_gpu() -> None:
     assert (found["verdict"], figures["tflops_floor"], figures["peak_tflops"]) == ("PASS", 4, 40)
     assert found["source"].startswith("fast; slow; computed: 0.9 of the efficiency if gradients")
     assert trained(training=TRAINING | {"tflops": 11}, **options)["tests"][0]["verdict"] == "FAIL"
-    # Nothing is known of resnet50 on the other, and the toy has no floor of work.
+    # The other profile has no share for resnet50, and the toy model has no floor.
     for model in ("resnet50", "mlp"):
         figures = trained(training=TRAINING | {"model": model}, **options)["tests"][0]["training"]
         assert figures["tflops_floor"] is None
-    # CPUs that the nodes of a sandbox share follow no law.
+    # Sandbox nodes share CPUs, so their scaling is unpredictable.
     known = known_floors(TRAINING | {"efficiency": 0}, [profile], "mpi")
     assert (known.inside, known.between, known.source) == (None, None, "")
 
@@ -157,7 +157,7 @@ def test_a_slow_network_fails_and_drains_no_node() -> None:
 
 
 @pytest.mark.parametrize("shared", [0.0, 0.8])
-def test_the_report_fits_its_schema(shared: float) -> None:
+def test_report_matches_its_schema(shared: float) -> None:
     jsonschema.validate(json.loads(json.dumps(trained(shared))), SCHEMA, cls=jsonschema.Draft202012Validator)
 
 
@@ -189,7 +189,7 @@ def test_metrics() -> None:
     assert "busbar_check_verdict" not in families
 
 
-def test_the_page_shows_the_loss_before_what_it_must_come_down_to() -> None:
+def test_page_shows_the_loss_and_its_limit() -> None:
     test = trained(training=TRAINING | {"loss": 0.2, "loss_tolerance": 0.1})["tests"][0]
     assert test["verdict"] == "PASS", test["reason"]
     shown = normalised(json.loads(json.dumps(trained(training=TRAINING | {"loss": 0.2, "loss_tolerance": 0.1}))))

@@ -1,4 +1,4 @@
-"""Verdict of the storage stage on outputs with a single fault."""
+"""Tests of the storage verdict on outputs with a single fault."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def blamed(answer: dict[str, Any]) -> list[str]:
 
 
 @pytest.mark.parametrize("count", [2, 3, 5, 64])
-def test_all_well_passes_and_names_the_slowest(count: int) -> None:
+def test_healthy_storage_passes_and_names_the_slowest_nodes(count: int) -> None:
     answer = judged(count, edit("speed-read", "gpu2", rate=333_000_000))
     assert (answer["verdict"], answer["blamed"], answer["findings"]) == ("PASS", [], [])
     shared = f"{count} nodes share /shared, with working locks and atomic renames"
@@ -104,7 +104,7 @@ def test_all_well_passes_and_names_the_slowest(count: int) -> None:
         (2, [edit("speed-write", "gpu2", rate=1)], ["gpu2"], "writes 1e-06 MB/s"),
     ],
 )
-def test_the_odd_one_is_named(count: int, changes: list[Any], who: list[str], words: str) -> None:
+def test_faulty_node_is_named(count: int, changes: list[Any], who: list[str], words: str) -> None:
     answer = judged(count, *changes)
     assert (answer["verdict"], blamed(answer)) == ("FAIL", who), answer["reason"]
     assert words in answer["reason"]
@@ -129,7 +129,7 @@ def test_the_odd_one_is_named(count: int, changes: list[Any], who: list[str], wo
         (3, [private("gpu1", "gpu2", "gpu3", mount="/")], "gpu[1-3] do not see the same tree"),
     ],
 )
-def test_a_fault_of_all_nodes_blames_no_node(count: int, changes: list[Any], words: str) -> None:
+def test_fault_of_all_nodes_blames_no_node(count: int, changes: list[Any], words: str) -> None:
     answer = judged(count, *changes)
     assert (answer["verdict"], answer["blamed"]) == ("FAIL", []), answer["findings"]
     assert words in answer["reason"]
@@ -157,7 +157,7 @@ def test_a_fault_of_all_nodes_blames_no_node(count: int, changes: list[Any], wor
         (1, [], LOW, "the test requires at least two nodes"),
     ],
 )
-def test_what_is_not_known_is_never_a_pass(
+def test_missing_data_is_inconclusive(
     count: int, changes: list[Any], floors: dict[str, float | None], words: str
 ) -> None:
     answer = judged(count, *changes, floors=floors)
@@ -165,11 +165,11 @@ def test_what_is_not_known_is_never_a_pass(
     assert words in answer["reason"]
 
 
-def test_a_rank_that_is_missing_is_named() -> None:
+def test_missing_rank_is_named() -> None:
     assert "gpu3: gave no result" in judged(2, asked=3)["reason"]
 
 
-def test_without_speed_correctness_alone_passes() -> None:
+def test_correct_results_pass_if_speed_is_not_measured() -> None:
     quiet = [drop(f"speed-{way}", node) for way in ("write", "read") for node in names(2)]
     answer = judged(2, *quiet, floors=NONE, speed=False)
     assert (answer["verdict"], answer["reason"]) == (
@@ -178,20 +178,20 @@ def test_without_speed_correctness_alone_passes() -> None:
     )
 
 
-def test_a_wrong_file_comes_before_a_missing_floor() -> None:
+def test_wrong_file_outweighs_a_missing_floor() -> None:
     answer = judged(3, edit("see", "gpu1", result="wrong"), floors=NONE)
     assert (answer["verdict"], blamed(answer)) == ("FAIL", ["gpu1"])
     assert any("no floor is known" in line for line in answer["findings"])
 
 
 @pytest.mark.parametrize(("count", "told"), [(2, False), (3, True), (9, True)])
-def test_far_below_the_peers_is_reported_without_a_floor(count: int, told: bool) -> None:  # noqa: FBT001 - a table
+def test_rate_far_below_the_peers_is_reported_without_a_floor(count: int, told: bool) -> None:  # noqa: FBT001 - a table
     answer = judged(count, edit("speed-read", "gpu2", rate=100_000_000), floors=NONE)
     line = "gpu2: reads 100 MB/s, less than half of its peers (500 MB/s)"
     assert (answer["verdict"], line in answer["findings"]) == ("INCONCLUSIVE", told)
 
 
-def test_findings_stay_few_in_a_large_cluster() -> None:
+def test_number_of_findings_is_limited_in_a_large_cluster() -> None:
     answer = judged(200, *(edit("see", f"gpu{number}", result="wrong") for number in range(1, 120)))
     assert answer["verdict"] == "FAIL"
     assert len(answer["findings"]) <= 41
@@ -200,7 +200,7 @@ def test_findings_stay_few_in_a_large_cluster() -> None:
 @pytest.mark.parametrize(
     ("rate", "words"), [(None, "unknown"), (12_300_000, "12.3 MB/s"), (2_346_000_000, "2.35 GB/s")]
 )
-def test_rates_are_written_as_people_read_them(rate: float | None, words: str) -> None:
+def test_rates_are_formatted_for_readers(rate: float | None, words: str) -> None:
     assert rate_words(rate) == words
 
 
@@ -231,7 +231,7 @@ LINES = st.fixed_dictionaries(
 
 
 @given(st.lists(LINES.map(json.dumps) | st.text(max_size=40), max_size=40))
-def test_any_output_is_read_and_judged(lines: list[str]) -> None:
+def test_any_output_is_parsed_and_judged(lines: list[str]) -> None:
     data = read_storage("\n".join(f"busbar-storage {line}" for line in lines))
     assert [item["rank"] for item in data] == sorted({item["rank"] for item in data})
     answer = judge_storage(data, names(3), Limits("/shared", dict.fromkeys(names(3), LOW)))
@@ -242,7 +242,7 @@ def test_any_output_is_read_and_judged(lines: list[str]) -> None:
 
 
 @given(st.data())
-def test_no_cut_of_a_good_output_blames_anybody(data: st.DataObject) -> None:
+def test_truncated_good_output_blames_no_node(data: st.DataObject) -> None:
     lines = storage_text(storage_lines(3)).splitlines(keepends=True)
     kept = [line[: data.draw(st.integers(0, len(line)))] if data.draw(st.booleans()) else line for line in lines]
     answer = judge_storage(read_storage("".join(kept)), names(3), Limits("/shared", dict.fromkeys(names(3), LOW)))

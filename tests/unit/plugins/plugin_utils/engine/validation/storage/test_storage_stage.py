@@ -1,4 +1,4 @@
-"""Stage storage: planned job, report, and nodes that continue."""
+"""Tests of stage storage: planned job, report, and nodes that continue."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def said(*changes: Callable[[dict[str, Any]], dict[str, Any] | None]) -> str:
     return storage_text(storage_lines(3, *changes))
 
 
-def test_it_comes_first_as_one_job_of_all_nodes() -> None:
+def test_storage_is_the_first_stage_with_one_job_of_all_nodes() -> None:
     step = next_step(OPTIONS)
     assert (step["stage"], [test["name"] for test in step["tests"]]) == ("storage", ["storage"])
     job = step["tests"][0]["job"]
@@ -48,12 +48,12 @@ def test_it_comes_first_as_one_job_of_all_nodes() -> None:
     assert "storage: all nodes together at /shared, at most 600 s" in budget(OPTIONS)
 
 
-def test_one_node_gets_the_partners_that_are_asked_for() -> None:
+def test_single_node_gets_the_requested_partners() -> None:
     job = next_step(OPTIONS | {"nodes": ["gpu2"], "partners": 1})["tests"][0]["job"]
     assert (job["nodes"], job["candidates"], job["partners"]) == (["gpu2"], ["gpu1", "gpu3"], 1)
 
 
-def test_what_passes_goes_on() -> None:
+def test_passed_nodes_continue() -> None:
     state = after(said())
     assert state["tests"][0]["verdict"] == "PASS"
     assert state["tests"][0]["source"] == "the operator"
@@ -64,7 +64,7 @@ def test_what_passes_goes_on() -> None:
     assert (data["verdict"], data["reason"].split(":")[0]) == ("PASS", "cluster")
 
 
-def test_who_is_blamed_is_named_drained_and_goes_no_further() -> None:
+def test_blamed_node_is_reported_drained_and_excluded() -> None:
     state = after(said(private("gpu2", type="nfs4", mount="/shared", source="other:/x")))
     step = next_step(OPTIONS, state)
     assert step["tests"][0]["job"]["nodes"] == ["gpu1", "gpu3"]
@@ -77,7 +77,7 @@ def test_who_is_blamed_is_named_drained_and_goes_no_further() -> None:
     assert any(line.startswith("FAIL  storage on gpu[1-3]") for line in summary_lines(data))
 
 
-def test_a_fault_of_all_nodes_drains_no_node() -> None:
+def test_fault_of_all_nodes_drains_no_node() -> None:
     state = after(said(edit("write", ok=False, error="Read-only file system")))
     data = report(OPTIONS, state)
     assert (data["verdict"], data.get("culprits"), data["drain"]["nodes"]) == ("FAIL", None, [])
@@ -105,7 +105,7 @@ def test_a_fault_of_all_nodes_drains_no_node() -> None:
         ({"read_floor_bytes_per_second": 9e9, "source": "x"}, {"read_floor": 7, "write_floor": 5}, "PASS", "operator"),
     ],
 )
-def test_floors_are_the_operators_or_the_profiles(
+def test_floors_come_from_the_options_or_the_profile(
     profile: dict[str, Any], options: dict[str, Any], verdict: str, source: str | None
 ) -> None:
     catalogue = {"dgx_h100": CATALOGUE["dgx_h100"] | ({"storage": profile} if profile else {})}
@@ -127,7 +127,7 @@ def test_floors_are_the_operators_or_the_profiles(
         ({"write_floor": -1}, "validation_storage_write_floor: -1 is not a number, 0 or more"),
     ],
 )
-def test_bad_options_are_one_clear_line(changes: dict[str, Any], words: str) -> None:
+def test_invalid_options_are_reported_in_one_line(changes: dict[str, Any], words: str) -> None:
     (problem,) = input_problems(OPTIONS | {"storage": STORAGE | changes})
     assert words in problem
     with pytest.raises(ValueError, match="validation_storage_"):

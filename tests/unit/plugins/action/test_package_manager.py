@@ -1,4 +1,4 @@
-"""Action of the package modules: progress messages while the package manager is locked, and the timeout."""
+"""Tests of the package modules' action: progress messages while the package manager is locked, and the timeout."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ def forever(answer: dict[str, Any]) -> Iterator[dict[str, Any]]:
         yield answer
 
 
-def test_a_free_manager_costs_nothing(monkeypatch: pytest.MonkeyPatch, said: list[str]) -> None:
+def test_free_package_manager_causes_no_delay_and_no_message(monkeypatch: pytest.MonkeyPatch, said: list[str]) -> None:
     result, clock = run(monkeypatch, iter([{"changed": True}]))
     assert (result, said, clock.now) == ({"changed": True}, [], 1001.0)
 
 
-def test_the_screen_names_host_and_holder_within_30_s_and_the_module_runs_again(
+def test_lock_holder_is_reported_within_30_s_and_the_module_is_retried(
     monkeypatch: pytest.MonkeyPatch, said: list[str]
 ) -> None:
     result, clock = run(monkeypatch, iter([BUSY, BUSY, {"changed": True, "installed": ["chrony"]}]))
@@ -66,7 +66,7 @@ def test_the_screen_names_host_and_holder_within_30_s_and_the_module_runs_again(
     assert clock.now - 1000 < 40
 
 
-def test_the_limit_holds_and_the_last_word_names_the_holder(monkeypatch: pytest.MonkeyPatch, said: list[str]) -> None:
+def test_timeout_fails_with_the_name_of_the_holder(monkeypatch: pytest.MonkeyPatch, said: list[str]) -> None:
     result, clock = run(monkeypatch, forever(BUSY))
     assert result["failed"]
     assert "unattended-upgr (pid 812: python3 -m uu)" in result["msg"]
@@ -75,13 +75,13 @@ def test_the_limit_holds_and_the_last_word_names_the_holder(monkeypatch: pytest.
     assert 3 <= len(said) <= 8
 
 
-def test_another_holder_is_reported(monkeypatch: pytest.MonkeyPatch, said: list[str]) -> None:
+def test_change_of_the_lock_holder_is_reported(monkeypatch: pytest.MonkeyPatch, said: list[str]) -> None:
     other = {**BUSY, "waits_for": {**HOLDER, "pid": 9, "process": "apt-get", "command": "apt-get upgrade"}}
     run(monkeypatch, iter([BUSY, other, {"changed": False}]))
     assert ["apt-get (pid 9" in line for line in said] == [False, True]
 
 
-def test_a_host_writes_no_commands_on_the_terminal(monkeypatch: pytest.MonkeyPatch, said: list[str]) -> None:
+def test_terminal_escapes_from_a_host_are_removed(monkeypatch: pytest.MonkeyPatch, said: list[str]) -> None:
     evil = {**BUSY, "waits_for": {"lock": "/x", "pid": "812", "process": "a\x1b[2Jb", "command": "\x1b]52;c;eA==\x07"}}
     result, _ = run(monkeypatch, forever(evil))
     assert said

@@ -1,4 +1,4 @@
-"""Action that ends a run because of invalid input."""
+"""Tests of the action that ends a run because of invalid input."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ ALONE = {"hosts": ["gpu1"], "key": "cuda_versions", "problem": "9 is too old", "
 
 
 class Local:
-    """As much of a connection as an action without a host looks at."""
+    """The attributes of a connection that an action without a host uses."""
 
     class _shell:  # noqa: N801 - Ansible's name
         tmpdir = None
 
 
 def run(**arguments: object) -> dict[str, Any]:
-    """The result of the action with these arguments."""
+    """Return the result of the action with these arguments."""
     task = Task()
     task.action, task.args = "busbar.cluster.refuse", dict(arguments)
     action = ActionModule(task, Local(), None, DataLoader(), Templar(loader=DataLoader()), None)
@@ -33,7 +33,7 @@ def run(**arguments: object) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("arguments", [{}, {"problems": []}, {"problems": [], "headline": "Nothing was installed:"}])
-def test_no_problem_is_not_a_failure(arguments: dict[str, Any]) -> None:
+def test_action_without_problems_does_not_fail(arguments: dict[str, Any]) -> None:
     result = run(**arguments)
     assert not result.get("failed")
     assert not is_refused(result)
@@ -50,13 +50,13 @@ def test_no_problem_is_not_a_failure(arguments: dict[str, Any]) -> None:
         ({"msg": "gpu1: x is not set: set it"}, "gpu1: x is not set: set it"),
     ],
 )
-def test_all_problems_are_reported_and_the_result_says_that_it_is_input(arguments: dict[str, Any], text: str) -> None:
+def test_all_problems_are_reported_and_the_result_is_marked_as_refused(arguments: dict[str, Any], text: str) -> None:
     result = run(**arguments)
     assert (result["failed"], result["msg"]) == (True, text)
     assert is_refused(result)
 
 
-def test_advice_is_returned_and_stops_nothing() -> None:
+def test_advice_is_returned_without_failure() -> None:
     result = run(problems=[{**ALONE, "advice": True}])
     assert not result.get("failed")
     assert result["advice"] == ["gpu1: cuda_versions: 9 is too old", "    remedy: name 13.0"]
@@ -75,5 +75,5 @@ def test_advice_is_returned_and_stops_nothing() -> None:
         ({"results": [], "failed": True}, False),
     ],
 )
-def test_of_a_loop_all_failed_items_count(result: Mapping[str, Any], *, refused: bool) -> None:
+def test_loop_is_refused_only_if_all_failed_items_are(result: Mapping[str, Any], *, refused: bool) -> None:
     assert is_refused(dict(result)) is refused

@@ -1,4 +1,4 @@
-"""Action that detects a replaced machine and records the replacement."""
+"""Tests of the action that detects a replaced machine and records the replacement."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ UNKNOWN = "Failed to connect to the host via ssh: No ED25519 host key is known f
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Call:
-    """Runs the action of a site whose ledger knows the node; `key` is what the machine shows."""
+    """Return a function that runs the action at a site whose ledger has the node; `key` is the host key offered."""
     (tmp_path / "ssh_host_keys.json").write_text(json.dumps(LEDGER))
     monkeypatch.setattr(ActionBase, "run", lambda *_: {})
 
@@ -80,7 +80,7 @@ def records(tmp_path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
-def test_another_machine_is_noted_and_admitted(tmp_path: Path, run: Call) -> None:
+def test_replaced_machine_is_recorded_and_admitted(tmp_path: Path, run: Call) -> None:
     found = run()
     assert (found.get("failed"), found["event"], found["record"]["host_key_before"]) == (None, "replaced", OLD)
     assert records(tmp_path) == []
@@ -93,7 +93,7 @@ def test_another_machine_is_noted_and_admitted(tmp_path: Path, run: Call) -> Non
     assert (admitted["event"], admitted["host_key"]) == ("admitted", NEW)
 
 
-def test_a_run_that_was_cut_off_goes_on_and_notes_nothing_twice(tmp_path: Path, run: Call) -> None:
+def test_interrupted_run_continues_and_records_nothing_twice(tmp_path: Path, run: Call) -> None:
     run(found=run(), state="noted")
     (tmp_path / "ssh_host_keys.json").write_text(json.dumps([{**LEDGER[0], "key": NEW}]))
     found = run()
@@ -123,12 +123,12 @@ def test_what_is_refused(tmp_path: Path, run: Call, given: dict[str, Any], said:
     assert not (tmp_path / "known_hosts").exists()
 
 
-def test_a_key_that_the_user_vouches_for_is_trusted(tmp_path: Path, run: Call) -> None:
+def test_key_with_a_confirmed_fingerprint_is_trusted(tmp_path: Path, run: Call) -> None:
     assert run(fingerprints=[fingerprint(NEW)], check=True)["changed"] is True
     assert not (tmp_path / "known_hosts").exists()
     assert run(fingerprints=[fingerprint(NEW)])["changed"] is True
     assert (tmp_path / "known_hosts").read_text() == f"gpu3,10.0.0.13 {NEW}\n"
 
 
-def test_a_machine_that_was_there_is_provisioned_again_by_option(run: Call) -> None:
+def test_same_machine_is_provisioned_again_only_by_option(run: Call) -> None:
     assert run(OLD, allow_same=True)["event"] == "provisioned again"

@@ -1,4 +1,4 @@
-"""Action that renders the files of a task."""
+"""Tests of the action that renders the files of a task."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ TOP = Path(__file__).resolve().parents[4]
 
 
 class Local:
-    """As much of a connection as an action without a host looks at."""
+    """The attributes of a connection that an action without a host uses."""
 
     class _shell:  # noqa: N801 - Ansible's name
         tmpdir = None
 
 
 class Handed(ActionModule):
-    """The action, with the host left out: what it hands to the module is the result."""
+    """The action without a host: its result is the arguments of the module."""
 
     def _execute_module(self, module_args: dict[str, Any], task_vars: object) -> dict[str, Any]:
         del task_vars
@@ -56,7 +56,7 @@ def role(tmp_path: Path) -> Path:
 
 
 def run(role: Path, *files: dict[str, Any], **arguments: object) -> dict[str, Any]:
-    """What the module would be handed, with files by their paths."""
+    """Return the arguments that the module would get, with files by their paths."""
     task = Task()
     task.name = "example | Write the files"
     task.action, task.args = "busbar.cluster.templates", {"files": list(files), **arguments}
@@ -67,7 +67,7 @@ def run(role: Path, *files: dict[str, Any], **arguments: object) -> dict[str, An
     return result | {"files": {entry["path"]: entry for entry in result["files"]}}
 
 
-def test_templates_and_files_lie_in_the_role_as_on_the_host(role: Path) -> None:
+def test_sources_are_found_in_the_role_by_their_path_on_the_host(role: Path) -> None:
     result = run(role, {"dest": "/etc/a.conf", "mode": "0600", "hidden": True}, {"dest": "/etc/plain"})
     assert result["files"]["/etc/a.conf"] == {
         "path": "/etc/a.conf",
@@ -78,7 +78,7 @@ def test_templates_and_files_lie_in_the_role_as_on_the_host(role: Path) -> None:
     assert result["files"]["/etc/plain"]["content"] == "{{ as it is }}\n\n"
 
 
-def test_a_source_and_a_text_may_be_named(role: Path) -> None:
+def test_source_and_content_can_be_given(role: Path) -> None:
     result = run(
         role,
         {"dest": "/opt/x", "src": "other.j2"},
@@ -90,12 +90,12 @@ def test_a_source_and_a_text_may_be_named(role: Path) -> None:
     assert texts == {"/opt/x": "of 3\n", "/opt/y": "{{ y }}", "/opt/z": "{{ as it is }}\n\n", "/opt/v": "of 4\n"}
 
 
-def test_what_is_absent_is_not_rendered_and_what_does_not_count_stays(role: Path) -> None:
+def test_absent_file_is_not_rendered_and_false_condition_is_skipped(role: Path) -> None:
     result = run(role, {"dest": "/etc/bad.conf", "state": "absent"}, {"dest": "/etc/gone", "when": False})
     assert result["files"] == {"/etc/bad.conf": {"path": "/etc/bad.conf", "state": "absent"}}
 
 
-def test_more_files_come_first_and_the_note_is_handed_on(role: Path) -> None:
+def test_extra_files_come_first_and_the_note_is_passed_on(role: Path) -> None:
     more = [{"path": "/etc/rule", "content": "made"}]
     result = run(role, {"dest": "/etc/plain"}, more=more, pending="/var/lib/note")
     assert list(result["files"]) == ["/etc/rule", "/etc/plain"]
@@ -103,7 +103,7 @@ def test_more_files_come_first_and_the_note_is_handed_on(role: Path) -> None:
     assert "pending" not in run(role, {"dest": "/etc/plain"})
 
 
-def test_more_files_may_be_rendered_from_one_template(role: Path) -> None:
+def test_extra_files_can_share_one_template(role: Path) -> None:
     more = [
         {"path": "/etc/4", "vars": {"wanted": 4}, "src": "other.j2", "mode": "0600"},
         {"path": "/etc/5", "state": "absent", "src": "other.j2"},
@@ -116,7 +116,7 @@ def test_more_files_may_be_rendered_from_one_template(role: Path) -> None:
         run(role, {"dest": "/etc/4", "content": ""}, more=more)
 
 
-def test_the_files_of_a_folder_go_into_a_directory(role: Path) -> None:
+def test_files_of_a_source_directory_are_written_to_a_directory(role: Path) -> None:
     kept = run(role, {"dest": "/srv/boards", "src": "boards/", "mode": "0640"})["files"]
     assert kept == {
         "/srv/boards/a.json": {"path": "/srv/boards/a.json", "mode": "0640", "content": "{}"},
@@ -125,7 +125,7 @@ def test_the_files_of_a_folder_go_into_a_directory(role: Path) -> None:
     assert run(role, {"dest": "/srv/boards", "src": "boards/", "when": False})["files"] == {}
 
 
-def test_an_undefined_variable_names_the_template(role: Path) -> None:
+def test_undefined_variable_is_reported(role: Path) -> None:
     task = {"busbar.cluster.templates": {"files": [{"dest": "/etc/bad.conf"}]}}
     code, said = played(role, [{"hosts": "localhost", "gather_facts": False, "tasks": [task]}], "localhost")
     assert code == 2, said
@@ -133,7 +133,7 @@ def test_an_undefined_variable_names_the_template(role: Path) -> None:
     assert f"{role}/templates/etc/bad.conf.j2" in said
 
 
-def test_a_program_is_sent_with_what_it_imports(role: Path) -> None:
+def test_program_is_packed_with_its_imports(role: Path) -> None:
     entry = run(role, {"dest": "/bin/tool", "program": ["tool.py", "beside.py"]})["files"]["/bin/tool"]
     assert (entry["mode"], "content" in entry) == ("0755", False)
     with zipfile.ZipFile(io.BytesIO(zlib.decompress(base64.b64decode(entry["packed"])))) as archive:
@@ -162,19 +162,19 @@ def test_a_program_is_sent_with_what_it_imports(role: Path) -> None:
         ([{"dest": "/etc/plain", "when": "perhaps"}], "when: 'perhaps' must be true or false"),
     ],
 )
-def test_a_mistake_names_task_and_key(role: Path, files: list[dict[str, Any]], words: str) -> None:
+def test_error_names_task_and_key(role: Path, files: list[dict[str, Any]], words: str) -> None:
     with pytest.raises(AnsibleError) as error:
         run(role, *files)
     assert str(error.value).startswith("task 'example | Write the files': ")
     assert words in str(error.value)
 
 
-def test_two_entries_for_a_file_need_conditions() -> None:
+def test_two_entries_for_one_file_need_conditions() -> None:
     one, other = ({"dest": "/etc/a", "when": wanted, "content": str(wanted)} for wanted in (True, False))
     assert checked([one, other]) == [one]
     with pytest.raises(ValueError, match="/etc/a is listed twice"):
         checked([one], [{"path": "/etc/a", "content": ""}])
 
 
-def test_a_template_goes_before_a_file() -> None:
+def test_template_takes_precedence_over_a_file() -> None:
     assert sources({"dest": "/etc/a"}) == [("templates", "etc/a.j2"), ("files", "etc/a")]

@@ -1,4 +1,4 @@
-"""Action that runs a validation, in ansible-playbook and with a Slurm cluster of processes on this machine."""
+"""Tests of the validation action in ansible-playbook, with a simulated Slurm cluster of local processes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes ano
 
 @pytest.fixture
 def site() -> Iterator[Site]:
-    # Not below pytest's own folder: each other pytest that starts closes that for the user of the jobs.
+    # Not below pytest's own directory: every other pytest that starts revokes access to it for the user of the jobs.
     with tempfile.TemporaryDirectory(prefix="busbar-test-") as place:
         Path(place).chmod(0o755)
         found = Site(Path(place) / "site")
@@ -31,7 +31,7 @@ def site() -> Iterator[Site]:
         found.end()
 
 
-def test_a_folder_that_cannot_be_written_is_named_once_with_its_remedy() -> None:
+def test_unwritable_reports_dir_is_reported_with_its_remedy() -> None:
     arguments = {"options": validation_options(["gpu1"]), "output_limit": "1G", "reports_dir": "/proc/none"}
     said = "/proc/none: /proc is not writable: No such file or directory. Set a folder in which this user can write"
     assert f"validation_reports_dir: {said}" in problems_of(arguments)
@@ -49,13 +49,13 @@ def test_a_folder_that_cannot_be_written_is_named_once_with_its_remedy() -> None
         ("update_nodes_validation", ""),
     ],
 )
-def test_a_misspelt_option_of_the_command_line_is_refused(name: str, said: str) -> None:
+def test_misspelt_command_line_option_is_refused(name: str, said: str) -> None:
     found = unknown_options({name: "gpu1"}, "other")
     assert [problem.startswith(f"{name}: {said}") for problem in found] == ([True] if said else [])
     assert unknown_options({name: "gpu1"}, f"other,{name}") == []
 
 
-def test_drained_nodes_are_tested_behind_a_reservation_and_given_back_by_whose_they_are(site: Site) -> None:
+def test_drained_nodes_are_tested_in_a_reservation_and_released_by_drain_owner(site: Site) -> None:
     site.drain("gpu1", "busbar: slow")
     site.drain("gpu2", "fan is loud")
     said = site.validate(out_of_service=True)
@@ -81,7 +81,7 @@ def test_drained_nodes_are_tested_behind_a_reservation_and_given_back_by_whose_t
     assert "resumed  gpu1: was drained: busbar: slow (bob, 2026-11-20T10:00:00)" in said
 
 
-def test_an_interruption_leaves_drained_nodes_as_they_were_and_no_reservation(site: Site) -> None:
+def test_interruption_restores_drained_nodes_and_removes_the_reservation(site: Site) -> None:
     site.drain("gpu1", "busbar: new")
     site.prints("node-gpu1", "", "sleep 300")
     run = site.start(out_of_service=True, nodes=["gpu1"], pool=NODES)
@@ -97,28 +97,28 @@ def test_an_interruption_leaves_drained_nodes_as_they_were_and_no_reservation(si
     assert site.running() == []
 
 
-# More than may be taken, three times as much in `scripts/test full`.
+# More bytes than the memory limit allows, three times as many in `scripts/test full`.
 SIZE = 300_000_000 if int(os.environ.get("BUSBAR_TEST_DAMAGES", "0")) >= 10_000 else 100_000_000
 
 
 def loud(size: int) -> str:
-    """A script that prints so many bytes of what the library says of each connection, again and again."""
+    """Return a script that prints this many bytes of repeated NCCL lines about connections."""
     line = "gpu1:100:2{0:05d} [{1}] NCCL INFO Channel {2:02d}/0 : {3}[0] -> {4}[0] [send] via NET/IB/{1}/GDRDMA"
     part = "\\n".join(line.format(n, n % 8, n % 32, n, n + 1) for n in range(1000))
     return f"python3 - <<'END'\nfor _ in range({size // len(part) + 1}):\n    print('{part}')\nEND"
 
 
-def test_an_output_of_any_size_takes_no_memory(site: Site) -> None:
+def test_large_output_does_not_increase_memory_use(site: Site) -> None:
     most = []
     for script in ("", loud(SIZE * 102 // 100)):
         site.prints("cluster", nccl_text(NODES, 8, 365.0, program="all_reduce"), script)
         _pid, status, used = os.wait4(site.start(stages=["cluster"]).pid, 0)
         assert status == 0, site.said
         assert site.report["verdict"] == "PASS", site.report["reason"]
-        # Of ansible-playbook and all that it started, in kB.
+        # Peak memory of ansible-playbook and its children in kB.
         most.append(used.ru_maxrss)
     assert (site.latest / "cluster.out").stat().st_size > SIZE
-    # A second one of the same second has a folder of its own.
+    # A second report within the same second gets its own directory.
     assert sorted(path.name for path in site.latest.parent.iterdir()) == [
         "20261120T000000Z",
         "20261120T000000Z-2",
@@ -127,7 +127,7 @@ def test_an_output_of_any_size_takes_no_memory(site: Site) -> None:
     assert most[1] - most[0] < 64 << 10, most
 
 
-def test_an_endless_output_is_cut_and_not_judged(site: Site) -> None:
+def test_endless_output_is_truncated_and_not_judged(site: Site) -> None:
     site.prints("cluster", nccl_text(NODES, 8, 365.0, program="all_reduce"), loud(30_000_000))
     site.validate(stages=["cluster"], output_limit="20M")
     (test,) = site.report["tests"]
@@ -140,7 +140,7 @@ def test_an_endless_output_is_cut_and_not_judged(site: Site) -> None:
 
 
 @pytest.mark.parametrize(("how", "verdict"), [("finding", "PASS"), ("fail", "FAIL")])
-def test_a_drop_since_earlier_reports_is_reported_or_fails(site: Site, how: str, verdict: str) -> None:
+def test_drift_since_earlier_reports_is_reported_or_fails(site: Site, how: str, verdict: str) -> None:
     tests = [{"name": f"node-{node}", "stage": "node", "nodes": [node], "peak": 475.0} for node in NODES]
     for day in range(10, 15):
         place = site.folder / "reports" / f"202611{day}T080000Z"

@@ -1,4 +1,4 @@
-"""Plugins and profiles that worker processes find in memory when a playbook starts with busbar's ansible.cfg."""
+"""Tests of the preload callback: workers inherit plugins and profiles in memory with busbar's ansible.cfg."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ PLAY = """\
 
 
 @pytest.mark.parametrize("enabled", [True, False])
-def test_a_task_finds_filters_and_profiles_and_no_garbage_collector(tmp_path: Path, *, enabled: bool) -> None:
+def test_worker_has_filters_and_profiles_loaded_and_garbage_collection_off(tmp_path: Path, *, enabled: bool) -> None:
     (tmp_path / "lookup_plugins").mkdir()
     (tmp_path / "lookup_plugins/found.py").write_text(LOOKUP)
     (tmp_path / "play.yml").write_text(PLAY)
@@ -80,7 +80,7 @@ class LookupModule(LookupBase):
 
 
 def _control_paths(tmp_path: Path, name: str, **environment: str) -> str:
-    """Where the SSH connections of a run keep their sockets, and the mode of that directory."""
+    """Return the directory of a run's SSH control sockets, and its mode."""
     folder = tmp_path / name
     (folder / "lookup_plugins").mkdir(parents=True)
     (folder / "lookup_plugins/found.py").write_text(WHERE)
@@ -94,8 +94,8 @@ def _control_paths(tmp_path: Path, name: str, **environment: str) -> str:
     return found[1]
 
 
-def test_no_run_uses_an_ssh_connection_of_another(tmp_path: Path) -> None:
-    """A kept connection hides that a host's key has changed."""
+def test_runs_do_not_share_ssh_connections(tmp_path: Path) -> None:
+    """A persistent connection would hide a changed host key."""
     shown = [_control_paths(tmp_path, name).split() for name in ("a", "b")]
     assert shown[0][0] != shown[1][0]
     for folder, mode in shown:
@@ -104,12 +104,12 @@ def test_no_run_uses_an_ssh_connection_of_another(tmp_path: Path) -> None:
         assert not Path(folder).exists()
 
 
-def test_a_directory_that_the_user_names_stays(tmp_path: Path) -> None:
+def test_configured_control_path_directory_is_kept(tmp_path: Path) -> None:
     assert _control_paths(tmp_path, "a", ANSIBLE_SSH_CONTROL_PATH_DIR="/nowhere/cp") == "/nowhere/cp"
 
 
 def _peak_mib(tmp_path: Path, hosts: int, callbacks: str) -> float:
-    """The most memory that a run took whose role has a long specification of its options."""
+    """Return the peak memory of a run with a role that has a long argument specification."""
     folder = tmp_path / f"{hosts}"
     (folder / "roles/wide/meta").mkdir(parents=True)
     (folder / "roles/wide/tasks").mkdir()
@@ -129,7 +129,7 @@ def _peak_mib(tmp_path: Path, hosts: int, callbacks: str) -> float:
             stdout=said,
             stderr=subprocess.STDOUT,
         )
-        # Not its resource usage, in which what started it counts as well.
+        # Resource usage is unsuitable because it includes the parent process.
         peak = 0
         while run.poll() is None:
             with contextlib.suppress(OSError):
@@ -142,11 +142,11 @@ def _peak_mib(tmp_path: Path, hosts: int, callbacks: str) -> float:
     return peak / 1024
 
 
-def test_memory_does_not_grow_by_a_specification_for_each_host(tmp_path: Path) -> None:
+def test_memory_does_not_grow_with_a_specification_per_host(tmp_path: Path) -> None:
     grown = {}
     for callbacks in ("busbar.cluster.preload", "ansible.builtin.minimal"):
         few, many = (_peak_mib(tmp_path / callbacks, hosts, callbacks) for hosts in (4, 24))
         grown[callbacks] = many - few
     assert grown["busbar.cluster.preload"] < 10, grown
-    # What it is without: the test would else pass with an Ansible that keeps nothing.
+    # Without the callback memory must grow; otherwise the test would pass with an Ansible that keeps nothing.
     assert grown["ansible.builtin.minimal"] > 20, grown

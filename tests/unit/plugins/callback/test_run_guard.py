@@ -1,4 +1,4 @@
-"""Runs that lock the inventory, and messages about the lock of a killed run."""
+"""Tests of the inventory lock of a run, and of messages about the lock of a killed run."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PLAYBOOK = SimpleNamespace(
 
 @pytest.fixture
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder of a site with an inventory."""
+    """Return the folder of a site with an inventory."""
     monkeypatch.setattr("atexit.register", lambda _: None)
     (tmp_path / "inventory").mkdir()
     (tmp_path / "inventory/hosts.yml").write_text("all: {}\n")
@@ -38,8 +38,8 @@ def start(site: Path, monkeypatch: pytest.MonkeyPatch, *words: str, check: bool 
     CallbackModule().v2_playbook_on_start(PLAYBOOK)
 
 
-def test_the_lock_of_a_killed_run_is_taken_over_with_a_warning(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`busbar provision` shows warnings; lines that are merely displayed reach the log alone."""
+def test_lock_of_a_killed_run_is_taken_over_with_a_warning(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`busbar provision` shows warnings; plainly displayed lines reach only the log."""
     warnings: list[str] = []
     monkeypatch.setattr(Display, "warning", lambda _, text: warnings.append(text))
     holder = {"host": socket.gethostname(), "user": "ann", "pid": 1 << 22, "since": time.time(), "command": "busbar x"}
@@ -61,14 +61,14 @@ def test_the_lock_of_a_killed_run_is_taken_over_with_a_warning(site: Path, monke
         (["/site/preflight.yml"], False, True),
     ],
 )
-def test_a_playbook_that_changes_hosts_takes_the_lock(
+def test_playbook_that_changes_hosts_takes_the_lock(
     site: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], *, check: bool, locked: bool
 ) -> None:
     start(site, monkeypatch, *words, check=check)
     assert (site / "inventory.lock").exists() == locked
 
 
-def test_an_ad_hoc_command_takes_no_lock(site: Path) -> None:
+def test_ad_hoc_command_takes_no_lock(site: Path) -> None:
     (site / "inventory/hosts.yml").write_text("all: {hosts: {localhost: {ansible_connection: local}}}\n")
     done = subprocess.run(
         ["ansible", "-i", str(site / "inventory"), "localhost", "-m", "ansible.builtin.debug"],

@@ -1,4 +1,4 @@
-"""Filter node_description: errors about unknown and unreachable nodes."""
+"""Tests of the filter node_description: descriptions, and errors about unknown and unreachable nodes."""
 
 from __future__ import annotations
 
@@ -41,6 +41,6 @@ def test_nvlink() -> None:
         (["gpu1"], "gpu1: `lldpctl -f json0` printed no JSON: install and start lldpd there"),
     ],
 )
-def test_who_says_nothing_is_named(asked: list[str], words: str) -> None:
+def test_nodes_without_an_answer_are_named(asked: list[str], words: str) -> None:
     silent = hostvars(gpu1={"rc": 2, "msg": "No such file"}, gpu2=None, gpu3={"unreachable": True})
     assert node_description(asked, silent, {"lldp": "found"}, "lldp") == {"text": "", "problem": words}

@@ -1,4 +1,4 @@
-"""Secrets that a run would generate: those without a file, unless the site sets them or does not use them."""
+"""Tests of the secrets that a run would generate: no file, not set by the site, and used by the site."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ def _absent(monkeypatch: pytest.MonkeyPatch, folder: Path, secrets: object = SEC
     return lookup.run([], dict(variables))
 
 
-def test_one_that_is_being_replaced_is_not_missed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_secret_being_replaced_is_not_absent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     secrets = {"tls_ca": {"used": True, "previous": "tls_ca_previous"}}
     assert _absent(monkeypatch, tmp_path, secrets) == ["tls_ca"]
     (tmp_path / "tls_ca_previous").write_text("key")
     assert _absent(monkeypatch, tmp_path, secrets) == []
 
 
-def test_those_without_a_file_that_the_site_uses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_used_secrets_without_a_file_are_absent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert _absent(monkeypatch, tmp_path / "none") == ["munge.key", "ssh_ca"]
     (tmp_path / "ssh_ca").write_text("key")
     assert _absent(monkeypatch, tmp_path) == ["munge.key"]
@@ -46,7 +46,7 @@ def test_those_without_a_file_that_the_site_uses(tmp_path: Path, monkeypatch: py
     ("value", "absent"),
     [(LOOKUP, True), ("{{ vault_munge_key }}", False), ("a key of 32 bytes or more, really", False)],
 )
-def test_an_option_that_the_site_sets_needs_no_file(
+def test_option_set_by_the_site_needs_no_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: str, *, absent: bool
 ) -> None:
     (tmp_path / "ssh_ca").write_text("key")

@@ -1,4 +1,4 @@
-"""Hardware profile of a host, and errors about unknown names and invalid entries."""
+"""Tests of a host's hardware profile, and of errors about unknown names and invalid entries."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ VARIABLES = {
     (path.parts[-3], name): value
     for path in sorted([*TOP.glob("roles/*/defaults/main.yml"), *TOP.glob("roles/*/vars/main.yml")])
     for name, value in yaml.safe_load(path.read_text()).items()
-    # The preflight reports all wrong names itself.
+    # The preflight reports all unknown names itself.
     if LOOKUP in str(value) and path.parts[-3] != "preflight"
 }
-# Roles by what turns them on.
+# Roles with the variables that enable them.
 ROLES: dict[str, dict[str, Any]] = {role: {} for role, _ in VARIABLES} | {
     "enroot": {"enroot_enabled": True},
     "slurm": {"slurm_components": ["compute"]},
@@ -38,18 +38,18 @@ def asked(term: str = "hardware | default('')", **variables: object) -> Any:  # 
     return worked_out(f"{{{{ lookup('busbar.cluster.hardware', {term}) }}}}", **variables)
 
 
-def test_the_profile_of_the_host() -> None:
+def test_profile_of_the_host_is_returned() -> None:
     shipped = shipped_profile("dgx_h100")
     assert asked(hardware="dgx_h100") == {**shipped, "gpu": {**shipped["gpu"], "generation": "hopper"}}
     assert asked("'l40s'", hardware="dgx_h100")["description"] == shipped_profile("l40s")["description"]
 
 
 @pytest.mark.parametrize("variables", [{}, {"hardware": ""}, {"hardware": None}])
-def test_a_host_without_hardware_has_an_empty_profile(variables: dict[str, Any]) -> None:
+def test_host_without_hardware_has_an_empty_profile(variables: dict[str, Any]) -> None:
     assert asked(**variables) == {}
 
 
-def test_entries_of_the_site_lie_over_the_profiles() -> None:
+def test_site_entries_are_merged_over_the_profiles() -> None:
     own = {**shipped_profile("l40s"), "sockets": 1}
     own["gpu"] = {**own["gpu"], "generation": "ada"}
     extra = {"l40s": {"gpu": {"count": "{{ eight }}"}}, "own": own}
@@ -74,19 +74,19 @@ def test_entries_of_the_site_lie_over_the_profiles() -> None:
         (["l40s"], "gpu7: hardware_profiles_extra: is not a dictionary of profiles by name"),
     ],
 )
-def test_a_wrong_entry_of_the_site(term: str, extra: object, words: str) -> None:
+def test_invalid_site_entry_is_refused(term: str, extra: object, words: str) -> None:
     with pytest.raises(LookupError) as caught:
         asked(term, hardware_profiles_extra=extra)
     assert words in str(caught.value)
 
 
-def test_whoever_lists_all_faults_gets_wrong_entries_as_they_are() -> None:
+def test_check_false_returns_invalid_entries_unchanged() -> None:
     extra = {"l40s": {"gpu": {"nvlnk_gbs": 1}}}
     found = asked("check=false", hardware_profiles_extra=extra)
     assert found["l40s"]["gpu"]["nvlnk_gbs"] == 1
 
 
-def test_a_wrong_entry_stops_only_the_hosts_that_have_it() -> None:
+def test_invalid_entry_stops_only_hosts_that_use_it() -> None:
     assert asked(hardware="dgx_h100", hardware_profiles_extra={"l40s": None}) == asked(hardware="dgx_h100")
 
 
@@ -102,13 +102,13 @@ def test_a_wrong_entry_stops_only_the_hosts_that_have_it() -> None:
         (["l40s"], "gpu7: hardware: ['l40s'] is not a profile name"),
     ],
 )
-def test_an_unknown_name(hardware: object, words: str) -> None:
+def test_unknown_hardware_name_is_refused(hardware: object, words: str) -> None:
     with pytest.raises(LookupError) as caught:
         asked(hardware=hardware, hardware_profiles_extra={"small": {}})
     assert words in str(caught.value)
 
 
-def test_a_catalogue_of_ones_own_is_looked_in_alone() -> None:
+def test_given_catalogue_is_searched_exclusively() -> None:
     own = {"abacus": {"sockets": 1}}
     assert asked("'abacus', catalogue=own", own=own) == {"sockets": 1}
     with pytest.raises(LookupError) as caught:
@@ -116,14 +116,14 @@ def test_a_catalogue_of_ones_own_is_looked_in_alone() -> None:
     assert "gpu7: unknown hardware 'l40s'. Remedy: set hardware to one of: abacus; " in str(caught.value)
 
 
-def test_every_role_that_needs_the_hardware_of_its_host_is_here() -> None:
+def test_all_roles_that_use_the_hardware_are_covered() -> None:
     roles = {role for role, _ in VARIABLES}
     assert roles >= {"cuda", "dcgm", "enroot", "gpu_settings", "gpudirect", "mig", "node_exporter"}
     assert roles >= {"nvidia_container_toolkit", "nvidia_driver", "rdma", "slurm"}
 
 
 @pytest.mark.parametrize(("role", "variable"), [key for key in VARIABLES if key[0] != "slurm"])
-def test_a_variable_with_the_hardware_of_the_host_refuses_an_unknown_name(role: str, variable: str) -> None:
+def test_hardware_variable_refuses_an_unknown_name(role: str, variable: str) -> None:
     text = VARIABLES[role, variable]
     assert not worked_out(text)
     assert worked_out(text, hardware="dgx_h100")
@@ -142,15 +142,15 @@ def test_a_variable_with_the_hardware_of_the_host_refuses_an_unknown_name(role: 
         ),
     ],
 )
-def test_each_role_that_runs_alone_refuses_wrong_hardware_before_anything_changes(
+def test_each_role_alone_refuses_invalid_hardware_before_any_change(
     tmp_path: Path, wrong: dict[str, Any], words: str
 ) -> None:
-    """Each host runs one role: apart from its inclusion only the validation of its arguments succeeds."""
+    """Each host runs one role; only its inclusion and the validation of its arguments may succeed."""
     inventory, playbook = tmp_path / "hosts.yml", tmp_path / "play.yml"
     hosts = {
         f"host_{role}": {"ansible_connection": "local", **wrong, "role": role, **variables}
         for role, variables in ROLES.items()
-        # Prometheus reads the profiles of all names.
+        # Prometheus reads all profiles.
         if role != "prometheus" or "hardware_profiles_extra" in wrong
     }
     groups = {"slurm_controller": {"hosts": {"ctl": None}}, "slurm_compute": {"hosts": hosts}}
@@ -170,6 +170,6 @@ def test_each_role_that_runs_alone_refuses_wrong_hardware_before_anything_change
 def played(
     inventory: Path, *more: str, playbook: Path = TOP / "playbooks/nvidia.yml"
 ) -> subprocess.CompletedProcess[str]:
-    """Run a playbook in check mode, as a user of the collection without any group_vars does."""
+    """Run a playbook in check mode, like a user of the collection without group_vars."""
     command = ["ansible-playbook", "-i", str(inventory), str(playbook), "--check", *more]
     return subprocess.run(command, check=False, capture_output=True, text=True, cwd=TOP, env=settings())

@@ -1,4 +1,4 @@
-"""Variables of roles that have not run yet, such as the packages of all roles for one transaction."""
+"""Tests of variables of roles that have not run yet, such as the packages of all roles for one transaction."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def later(groups: list[str], /, **variables: object) -> list[str]:
     return found
 
 
-def test_only_the_first_host_has_the_database_and_none_if_the_site_runs_it() -> None:
+def test_database_is_installed_on_the_first_host_only_unless_external() -> None:
     groups = {"slurm_controller": ["ctl"], "monitoring": ["ctl"], "slurm_database": ["db1", "db2"]}
     for external, first in (({}, True), ({"host": "sql.example.org"}, False)):
         site = {"groups": groups, "slurm_database_external": external}
@@ -51,13 +51,13 @@ def test_only_the_first_host_has_the_database_and_none_if_the_site_runs_it() -> 
         assert all("slurmdbd" in names for names in found)
 
 
-def test_values_of_the_system_and_of_the_release() -> None:
+def test_values_depend_on_distribution_and_release() -> None:
     assert "sackd" in variable("__slurm_packages", "slurm")["login"]
     bookworm = TRIXIE | {"distribution_major_version": "12"}
     assert "sackd" not in variable("__slurm_packages", "slurm", ansible_facts=bookworm)["login"]
 
 
-def test_a_default_yields_to_the_inventory_and_the_play_to_none() -> None:
+def test_inventory_overrides_the_default_and_play_parameters_override_both() -> None:
     assert variable("validation_backend", "validation") == "nccl"
     assert variable("validation_backend", "validation", validation_backend="mpi") == "mpi"
     given = ", parameters={'validation_backend': 'nccl'}"
@@ -71,17 +71,17 @@ def test_a_default_yields_to_the_inventory_and_the_play_to_none() -> None:
         ("__slurm_pakages", "slurm", "role slurm: unknown variable __slurm_pakages"),
     ],
 )
-def test_an_unknown_role_or_variable_is_named(name: str, role: str, words: str) -> None:
+def test_unknown_role_or_variable_is_named(name: str, role: str, words: str) -> None:
     with pytest.raises(LookupError, match=words):
         variable(name, role)
 
 
-def test_without_facts_nothing_is_taken_for_a_system() -> None:
+def test_missing_distribution_facts_are_an_error() -> None:
     with pytest.raises(LookupError, match="distribution facts"):
         variable("__slurm_packages", "slurm", ansible_facts={})
 
 
-def test_a_new_host_gets_what_the_roles_of_its_groups_install() -> None:
+def test_new_host_gets_the_packages_of_its_groups_roles() -> None:
     assert later(["slurm_compute"], validation_backend="mpi") == [
         *("munge", "slurmd", "slurm-client", "libpmix2t64", "libpam-slurm-adopt"),
         *("lmod", "python3-mpi4py", "python3-numpy", "prometheus-node-exporter"),
@@ -105,7 +105,7 @@ def test_a_new_host_gets_what_the_roles_of_its_groups_install() -> None:
         ({"slurm_pam_adopt": False}, {"libpam-slurm-adopt"}),
     ],
 )
-def test_what_a_site_does_without_is_not_installed(variables: dict[str, Any], gone: set[str]) -> None:
+def test_packages_of_disabled_features_are_not_installed(variables: dict[str, Any], gone: set[str]) -> None:
     every = {"validation_backend": "mpi"}
     found = later(["slurm_compute"], **(every | variables))
     assert found
@@ -116,5 +116,5 @@ def test_what_a_site_does_without_is_not_installed(variables: dict[str, Any], go
 @pytest.mark.parametrize(
     "variables", [{"ansible_run_tags": ["hosts"]}, {"ansible_skip_tags": ["monitoring"]}, {"all_roles_follow": False}]
 )
-def test_a_run_for_some_roles_installs_nothing_of_others(variables: dict[str, Any]) -> None:
+def test_run_of_some_roles_installs_no_packages_of_others(variables: dict[str, Any]) -> None:
     assert later(["slurm_compute"], **variables) == []

@@ -1,4 +1,4 @@
-"""Lookup `busbar.cluster.secret`: templates, check mode, errors."""
+"""Tests of the lookup `busbar.cluster.secret`: templates, check mode, errors."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(autouse=True)
 def _options(monkeypatch: pytest.MonkeyPatch) -> None:
-    # Ansible's loader, which knows the documented defaults, is not part of a unit test.
+    # A unit test does not run Ansible's loader, which applies the documented defaults.
     options = {"bytes": 128, "encoding": "urlsafe", "directory": None}
     monkeypatch.setattr(LookupModule, "set_options", lambda *_, **__: None)
     monkeypatch.setattr(LookupModule, "get_option", lambda _, name: options[name])
@@ -53,7 +53,7 @@ def test_error_names_file_and_remedy(tmp_path: Path) -> None:
 
 
 def test_secrets_that_ansible_would_read_as_inventory_are_refused(tmp_path: Path) -> None:
-    """Of a folder that is an inventory Ansible reads every file, and a key may look like a list of hosts."""
+    """Ansible reads every file of an inventory directory, and a key can look like a list of hosts."""
     with pytest.raises(AnsibleError, match=r"pass the inventory file instead of its folder, or set cluster_dir"):
         _ask(tmp_path, ansible_inventory_sources=[str(tmp_path)])
     assert not list(tmp_path.iterdir())

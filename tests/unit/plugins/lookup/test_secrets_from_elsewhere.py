@@ -1,4 +1,4 @@
-"""Secrets that a site reads from Ansible Vault or a program: busbar uses them and does not generate files."""
+"""Tests of secrets from Ansible Vault or a program: busbar uses them and does not generate files."""
 
 from __future__ import annotations
 
@@ -31,25 +31,25 @@ PLAY = """\
 
 
 def vault(text: str, folder: Path, *arguments: str) -> str:
-    """What ansible-vault makes of a text."""
+    """Return the output of ansible-vault for a text."""
     (folder / "password").write_text(PASSWORD)
     command = [sys.executable, "-m", "ansible.cli.vault", *arguments, "--vault-password-file", str(folder / "password")]
     return subprocess.run(command, check=True, input=text, capture_output=True, text=True, cwd=TOP).stdout
 
 
 def inline(folder: Path) -> dict[str, str]:
-    """One value that is encrypted for itself."""
+    """Return a variables file with a single encrypted value."""
     return {"all.yml": vault(SECRET, folder, "encrypt_string", "--stdin-name", "munge_key")}
 
 
 def in_a_file(folder: Path) -> dict[str, str]:
-    """A file of variables that is encrypted as a whole, and the option that names one of them."""
+    """Return a fully encrypted variables file, and the option that refers to one of its variables."""
     closed = vault(f"vault_munge_key: {SECRET}\n", folder, "encrypt", "--output", "-")
     return {"vault.yml": closed, "all.yml": 'munge_key: "{{ vault_munge_key }}"\n'}
 
 
 def by_a_program(folder: Path) -> dict[str, str]:
-    """A program that prints the secret, as age, sops and vault do."""
+    """Return variables that read the secret from a program, as with age, sops and vault."""
     program = folder / "decrypts"
     program.write_text(f'#!/bin/sh\n[ "$1" = munge ] && echo {SECRET}\n')
     program.chmod(0o700)
@@ -57,7 +57,7 @@ def by_a_program(folder: Path) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("kept", [inline, in_a_file, by_a_program])
-def test_it_is_used_and_neither_made_nor_missed_nor_replaced(kept: object, tmp_path: Path) -> None:
+def test_external_secret_is_used_and_not_generated_missed_or_replaced(kept: object, tmp_path: Path) -> None:
     assert callable(kept)
     variables = tmp_path / "inventory" / "group_vars" / "all"
     variables.mkdir(parents=True)

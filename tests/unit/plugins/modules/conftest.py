@@ -21,7 +21,7 @@ def _free_package_manager(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True)
 def baseline_folder(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Use a directory of the test for former states, with an existing baseline."""
+    """Use a temporary baseline directory with an existing baseline, and return it."""
     folder = tmp_path_factory.mktemp("busbar") / "baseline"
     (folder / "files").mkdir(parents=True)
     (folder / "host.json").write_text(json.dumps({"older": [], "packages": {}, "paths": []}))

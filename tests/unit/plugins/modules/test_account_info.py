@@ -1,4 +1,4 @@
-"""The users, groups and processes that the module finds on a host."""
+"""Tests of the users, groups and processes that the module finds on a host."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def asked(capsys: pytest.CaptureFixture[str], *accounts: dict[str, Any], **optio
 
 
 def active(capsys: pytest.CaptureFixture[str], *names: str, **options: object) -> str:
-    """Return what prevents the removal of users."""
+    """Return the problems that prevent the removal of users."""
     plan = asked(capsys, *({"name": name, "state": "absent"} for name in names), **options)["plan"]
     return "; ".join(problem["problem"] for problem in plan["problems"])
 
@@ -51,7 +51,7 @@ def test_required_changes_are_reported(tmp_path: Path, capsys: pytest.CaptureFix
     assert asked(capsys, **options | {"groups": []})["plan"]["changes"] is False
 
 
-def test_a_user_of_a_directory_is_not_removed_from_the_host(
+def test_directory_user_is_not_removed_from_the_host(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     me = pwd.getpwuid(os.getuid()).pw_name
@@ -60,7 +60,7 @@ def test_a_user_of_a_directory_is_not_removed_from_the_host(
     assert asked(capsys, {"name": me, "state": "absent"})["plan"]["users_absent"] == []
 
 
-def test_nothing_is_planned_with_a_conflict(capsys: pytest.CaptureFixture[str]) -> None:
+def test_conflict_prevents_the_plan(capsys: pytest.CaptureFixture[str]) -> None:
     me = pwd.getpwuid(os.getuid())
     mine = {"name": "busbar-alice", "uid": me.pw_uid}
     plan = asked(capsys, mine)["plan"]
@@ -86,7 +86,7 @@ def test_a_home_that_another_user_keeps_is_not_deleted(
     assert asked(capsys, leaving | {"remove_home": False}, renamed)["plan"]["problems"] == []
 
 
-def test_an_item_that_makes_no_sense_names_host_and_option(capsys: pytest.CaptureFixture[str]) -> None:
+def test_error_of_an_invalid_item_names_host_and_option(capsys: pytest.CaptureFixture[str]) -> None:
     for item, words in (({"name": "a", "uid": "x"}, "invalid literal"), ({"uid": 7}, "'name' is missing")):
         answer = asked(capsys, item)
         assert answer["failed"]
@@ -102,23 +102,23 @@ def test_an_item_that_makes_no_sense_names_host_and_option(capsys: pytest.Captur
         ("alice:!$6$a$b:1:::::\n", {}),
     ],
 )
-def test_only_passwords_that_work_have_a_digest(tmp_path: Path, text: str, digests: dict[str, str]) -> None:
+def test_only_usable_passwords_have_a_digest(tmp_path: Path, text: str, digests: dict[str, str]) -> None:
     (tmp_path / "shadow").write_text(text)
     assert account_info.shadow_digests(account_info.shadow_rows(tmp_path / "shadow")) == digests
 
 
-def test_a_missing_shadow_file_is_not_a_password(tmp_path: Path) -> None:
+def test_missing_shadow_file_has_no_digests(tmp_path: Path) -> None:
     assert account_info.shadow_digests(account_info.shadow_rows(tmp_path / "shadow")) == {}
 
 
-def test_an_account_whose_day_has_come_is_locked() -> None:
+def test_expired_account_is_locked() -> None:
     text = "alice:$6$a:1:0:99999:7::1:\nbob:!:1:::::20000:\ncarol:!:1:::::\ndan:!:1::::::\nbroken\n"
     rows = [line.split(":") for line in text.splitlines()]
     assert account_info.expired(rows, 19999) == {"alice"}
     assert account_info.expired(rows, 20000.5) == {"alice", "bob"}
 
 
-def test_homes_of_a_server_that_is_gone_are_taken_for_granted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_homes_on_an_unreachable_server_are_assumed_to_exist(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
 
     def never(_: object, seconds: float) -> bool:
@@ -146,7 +146,7 @@ def test_homes_of_a_server_that_is_gone_are_taken_for_granted(tmp_path: Path, mo
         ("true", ""),
     ],
 )
-def test_what_a_leaving_user_runs_is_found_in_one_trip(
+def test_processes_and_jobs_of_a_removed_user_are_found_in_one_call(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, squeue: str, says: str
 ) -> None:
     me = pwd.getpwuid(os.getuid())
@@ -157,12 +157,12 @@ def test_what_a_leaving_user_runs_is_found_in_one_trip(
     assert said.count("cannot be removed yet") == 1
     assert says in said
     assert ("job" in said) == bool(says)
-    # This test runs as that user, too.
+    # The test itself also runs as this user.
     assert f"user {me.pw_name} cannot be removed yet" in said
     assert "process " in said
 
 
-def test_nothing_is_asked_if_no_node_leaves(
+def test_processes_are_not_read_if_no_user_is_removed(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(account_info, "user_processes", lambda _: pytest.fail("looked"))
@@ -170,7 +170,7 @@ def test_nothing_is_asked_if_no_node_leaves(
     assert me.pw_name in asked(capsys, {"name": me.pw_name, "uid": me.pw_uid})["users"]
 
 
-def test_what_a_leaving_user_runs_is_waited_for(
+def test_processes_of_a_removed_user_are_waited_for(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     me = pwd.getpwuid(os.getuid()).pw_name

@@ -1,4 +1,4 @@
-"""The module that records a host's former state and restores it: which hosts it refuses and which it skips."""
+"""Tests of the baseline module: hosts that it refuses, and hosts that it skips."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def run(capsys: pytest.CaptureFixture[str], baseline_folder: Path, monkeypatch: 
 
 
 @pytest.mark.parametrize("check", [False, True])
-def test_a_host_that_busbar_changed_before_its_baseline_is_refused(
+def test_host_changed_before_its_baseline_is_refused(
     run: Any,  # noqa: ANN401
     baseline_folder: Path,
     *,
@@ -42,11 +42,11 @@ def test_a_host_that_busbar_changed_before_its_baseline_is_refused(
     assert "remedy: reinstall the machine" in told["msg"]
 
 
-def test_without_a_baseline_the_signs_of_busbar_are_refused(
+def test_host_changed_by_busbar_without_a_baseline_is_refused(
     run: Any,  # noqa: ANN401
     baseline_folder: Path,
 ) -> None:
-    """The baseline of an older busbar counts too: only that busbar can read it."""
+    """A baseline of an older busbar is also refused, because only that busbar can read it."""
     (baseline_folder / "host.json").unlink()
     (baseline_folder.parent / "record").mkdir()
     msg = run()["msg"]
@@ -54,7 +54,7 @@ def test_without_a_baseline_the_signs_of_busbar_are_refused(
     assert "uninstall the host with the busbar release that wrote it" in msg
 
 
-def test_a_host_without_a_sign_of_busbar_is_left_alone(
+def test_host_never_changed_by_busbar_is_left_unchanged(
     run: Any,  # noqa: ANN401
     baseline_folder: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -66,6 +66,6 @@ def test_a_host_without_a_sign_of_busbar_is_left_alone(
 
 
 @pytest.mark.parametrize("text", ["{", "{}"])
-def test_a_damaged_baseline_is_reported(run: Any, baseline_folder: Path, text: str) -> None:  # noqa: ANN401
+def test_damaged_baseline_is_reported(run: Any, baseline_folder: Path, text: str) -> None:  # noqa: ANN401
     (baseline_folder / "host.json").write_text(text)
     assert "host.json is damaged" in run()["msg"]

@@ -1,4 +1,4 @@
-"""The module's trial of user namespaces, with fake programs."""
+"""Tests of the module's trial of user namespaces, with fake programs."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.usefixtures("programs")
-def test_a_refusal_is_a_problem(capsys: pytest.CaptureFixture[str]) -> None:
+def test_refused_namespace_is_a_problem(capsys: pytest.CaptureFixture[str]) -> None:
     (problem,) = run(capsys)["problems"]
     assert (problem["hosts"], problem["key"]) == (["gpu1"], "x_enabled")
 
 
-def test_the_runtime_itself_is_tried_where_there_is_one(programs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_installed_runtime_is_tried_itself(programs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(capsys, program=str(programs / "runtime"))["problems"] == []
     assert run(capsys, program=str(programs / "absent"))["problems"] != []
 
@@ -61,7 +61,7 @@ def test_settings_are_read_and_absent_ones_null(tmp_path: Path) -> None:
         ("", False, "apptainer (unconfined)\n", False),
     ],
 )
-def test_a_profile_allows_once_the_kernel_has_it(
+def test_apparmor_profile_allows_only_when_loaded(
     tmp_path: Path, profile: str, loaded: str, *, installed: bool, allowed: bool
 ) -> None:
     (tmp_path / "profiles").write_text(loaded)
@@ -69,5 +69,5 @@ def test_a_profile_allows_once_the_kernel_has_it(
     assert found is allowed
 
 
-def test_without_apparmor_no_profile_is_loaded(tmp_path: Path) -> None:
+def test_no_profile_is_loaded_without_apparmor(tmp_path: Path) -> None:
     assert not container_info.profile_allows("apptainer", installed=True, loaded=tmp_path / "absent")

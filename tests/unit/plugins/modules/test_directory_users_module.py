@@ -1,4 +1,4 @@
-"""The module that changes LDAP users, with fake ldap-utils."""
+"""Tests of the module that changes LDAP users, with fake ldap-utils."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
     return call
 
 
-def test_all_changes_go_to_slapd_at_once(change: Any) -> None:  # noqa: ANN401
+def test_all_changes_are_sent_to_slapd_at_once(change: Any) -> None:  # noqa: ANN401
     dry, sent = change({"do": "add", "name": "frank"}, check=True)
     assert (dry["changed"], dry["messages"][0], sent) == (True, "add frank with UID 20106", "")
     done, sent = change({"do": "add", "name": "frank"})
@@ -48,7 +48,7 @@ def test_all_changes_go_to_slapd_at_once(change: Any) -> None:  # noqa: ANN401
     assert [one["name"] for one in done["people"]] == ["erin", "frank"]
 
 
-def test_nothing_is_changed_when_one_change_cannot_be(change: Any) -> None:  # noqa: ANN401
+def test_one_invalid_change_prevents_all_changes(change: Any) -> None:  # noqa: ANN401
     done, sent = change({"do": "add", "name": "frank"}, {"do": "add", "name": "opc"})
     assert (done["changed"], sent) == (False, "")
     (problem,) = done["problems"]
@@ -56,7 +56,7 @@ def test_nothing_is_changed_when_one_change_cannot_be(change: Any) -> None:  # n
     assert "/passwd with UID 20105 and cannot be added to the directory" in problem["problem"]
 
 
-def test_a_directory_that_refuses_is_reported(change: Any) -> None:  # noqa: ANN401
+def test_refusal_of_the_directory_is_reported(change: Any) -> None:  # noqa: ANN401
     done, _ = change({"do": "add", "name": "frank"}, tool="echo 'ldap_add: Constraint violation (19)' >&2; exit 19")
     assert done["failed"]
     assert "Constraint violation" in done["msg"]

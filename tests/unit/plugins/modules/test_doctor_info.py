@@ -1,4 +1,4 @@
-"""The module's facts of one host whose programs answer, fail, hang or are missing."""
+"""Tests of the module's facts of one host whose programs answer, fail, hang or are missing."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
     return run
 
 
-def test_a_drained_node_is_all_that_is_found(look: Callable[..., Any]) -> None:
+def test_drained_node_is_the_only_problem(look: Callable[..., Any]) -> None:
     answer = look()
     (problem,) = answer["problems"]
     assert problem["hosts"] == ["gpu2"]
@@ -59,7 +59,7 @@ def test_a_drained_node_is_all_that_is_found(look: Callable[..., Any]) -> None:
     assert answer["changed"] is False
 
 
-def test_a_daemon_that_does_not_run_and_one_that_does_not_answer(look: Callable[..., Any]) -> None:
+def test_stopped_and_unresponsive_daemons_are_reported(look: Callable[..., Any]) -> None:
     answer = look(
         systemctl=f"printf '%s' '{RUNS.replace('ActiveState=active', 'ActiveState=failed')}'",
         sacctmgr="echo 'sacctmgr: error: Unable to connect to slurmdbd'; exit 1",
@@ -70,19 +70,19 @@ def test_a_daemon_that_does_not_run_and_one_that_does_not_answer(look: Callable[
     assert "journalctl -u slurmdbd" in keys["slurmdbd"]["remedy"]
 
 
-def test_a_program_that_hangs_is_a_finding_and_ends(look: Callable[..., Any]) -> None:
+def test_hanging_program_is_reported_and_killed(look: Callable[..., Any]) -> None:
     answer = look(timeout_s=1, sacctmgr="exec sleep 60")
     (problem,) = [each for each in answer["problems"] if each["key"] == "slurmdbd"]
     assert "did not answer within 1 s" in problem["problem"]
 
 
-def test_a_host_without_accounting_is_not_asked_for_it(look: Callable[..., Any], tmp_path: Path) -> None:
+def test_accounting_is_not_checked_on_a_host_without_it(look: Callable[..., Any], tmp_path: Path) -> None:
     (tmp_path / "slurm.conf").write_text("#AccountingStorageType=accounting_storage/slurmdbd\n")
     answer = look(sacctmgr="exit 1")
     assert [each for each in answer["problems"] if each["key"] == "slurmdbd"] == []
 
 
-def test_a_program_that_is_missing_has_its_exit_code(tmp_path: Path) -> None:
+def test_missing_program_returns_127(tmp_path: Path) -> None:
     code, text = doctor_info.Diagnosis("ctl", 5).run(str(tmp_path / "none"))
     assert code == 127
     assert "No such file" in text

@@ -1,4 +1,4 @@
-"""The driver goes from 570 to 580 and back on each distribution in one transaction."""
+"""Tests that the driver moves from 570 to 580 and back in one transaction on each distribution."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ STATE: dict[str, Any] = {
     "nouveau": False,
     "units": {},
 }
-# What has a version of its own.
+# Packages with an independent version.
 FREE = {"dkms", "nvlsm", "infiniband-diags", "python3-dnf-plugin-versionlock"}
 
 
@@ -70,7 +70,7 @@ def of_driver(versions: dict[str, str]) -> dict[str, str]:
 @pytest.mark.skipif(not HAS_APT, reason="needs apt")
 @pytest.mark.parametrize("hardware", ["dgx_h100", "dgx_b200"])
 @pytest.mark.parametrize(("distribution", "major"), [("Debian", "12"), ("Ubuntu", "22"), ("Ubuntu", "24")])
-def test_up_and_back_with_apt(
+def test_driver_is_upgraded_and_downgraded_with_apt(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, distribution: str, major: str, hardware: str
 ) -> None:
     system = {"distribution": distribution, "major": major, "container": False}
@@ -93,13 +93,15 @@ def test_up_and_back_with_apt(
         again = plan(host, system, kernel, hardware, version=version)
         assert not apply(machine, again)["changed"]
         assert not again["moves"]
-        # An upgrade by the admin leaves it all as it is.
+        # An upgrade by the admin changes none of these packages.
         status, said, _ = host.real(["apt-get", "-y", "--simulate", "dist-upgrade"])
         assert (status, [line for line in said.splitlines() if line.startswith(("Inst", "Remv"))]) == (0, [])
 
 
 @pytest.mark.parametrize("hardware", ["dgx_h100", "dgx_b200"])
-def test_up_and_back_with_dnf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hardware: str) -> None:
+def test_driver_is_upgraded_and_downgraded_with_dnf(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hardware: str
+) -> None:
     system = {"distribution": "Rocky", "major": "9", "container": False}
     host = PlayedDnf(tmp_path / "versionlock.list", *el_index(ROCKY_KERNEL))
     machine = Machine(host, tmp_path / "versionlock.list", monkeypatch)
@@ -115,7 +117,7 @@ def test_up_and_back_with_dnf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, h
         assert not apply(machine, again)["changed"]
 
 
-def test_el_knows_the_newest_version_before_its_stream_is_enabled(
+def test_newest_version_is_found_on_el_before_its_stream_is_enabled(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     system = {"distribution": "Rocky", "major": "9", "container": False}
@@ -128,8 +130,10 @@ def test_el_knows_the_newest_version_before_its_stream_is_enabled(
 
 
 @pytest.mark.skipif(not HAS_APT, reason="needs apt")
-def test_a_script_that_fails_is_reported_with_what_it_has_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The old version is already removed, so the message must not say that nothing changed."""
+def test_failed_package_script_is_reported_with_the_remaining_state(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The old version is already removed, so the message must not claim that nothing changed."""
     system = {"distribution": "Debian", "major": "12", "container": False}
     host = PlayedApt(tmp_path / "host", debian_index())
     machine = Machine(host, tmp_path / "locks", monkeypatch)
@@ -145,7 +149,7 @@ def test_a_script_that_fails_is_reported_with_what_it_has_left(tmp_path: Path, m
     assert f"the host differs from its previous state: nvidia-kernel-open-dkms {NEW}-1 (half-configured)" in text
     assert "remedy: fix the reported error, run dpkg --configure -a (see dpkg --audit), and run again" in text
     assert "E: Sub-process /usr/bin/dpkg returned an error code (1)" in text
-    # When the cause is gone, the next run finishes it.
+    # After the cause is fixed, the next run completes the change.
     host.failing = set()
     apply(machine, plan(host, system, KERNEL["Debian"], "l40s", version=NEW))
     assert set(of_driver(host.versions()).values()) == {NEW}

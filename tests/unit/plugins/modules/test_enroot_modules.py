@@ -1,4 +1,4 @@
-"""The facts that Enroot's modules read, and the hooks that they choose."""
+"""Tests of the facts that the Enroot modules read, and of the hooks that they select."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ def test_settings_and_users(tmp_path: Path) -> None:
     assert not enroot_configuration.known("nobody-of-that-name")
 
 
-def test_what_tries_namespaces(tmp_path: Path) -> None:
-    """AppArmor's profile applies only to /usr/bin/enroot-nsenter, so unshare is no test of it."""
+def test_namespaces_are_tried_with_enroot_nsenter_or_unshare(tmp_path: Path) -> None:
+    """The AppArmor profile applies only to /usr/bin/enroot-nsenter, so unshare does not test it."""
     program = tmp_path / "enroot-nsenter"
     assert "unshare" in enroot_configuration.trial(program)
     program.touch()
     assert enroot_configuration.trial(program)[4:] == [str(program), "--user", "--mount", "--remap-root", "true"]
 
 
-def test_each_login_is_known_with_that_of_the_host_of_its_tokens() -> None:
+def test_login_also_covers_the_token_host() -> None:
     mine = {"user": "alice", "machine": "nvcr.io", "port": None, "login": "$oauthtoken", "password": "x"}
     made = {**mine, "user": "bob", "machine": "ecr", "port": 5000, "password": "$(aws ecr get-login-password)"}
     logins = container_info.logins_of([mine, made])
@@ -123,7 +123,7 @@ def test_missing_parts_of_a_host_are_reported(
     assert (told["missing_packages"], told["credentials"]) == (["squashfuse"], ["alice"])
 
 
-def test_all_problems_are_refused_at_once(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_problems_are_reported_at_once(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     wrong = {"hosts": [], "key": "enroot_credentials", "problem": "item 1 has no user", "remedy": "change one"}
     told = decide(capsys, monkeypatch, {**FOUND, "works": False}, problems=[wrong], sysctls=True)
     assert told["busbar_refused"]
@@ -134,7 +134,7 @@ def test_all_problems_are_refused_at_once(capsys: pytest.CaptureFixture[str], mo
 
 
 @pytest.mark.parametrize("check", [False, True])
-def test_the_kernel_is_set_before_it_is_judged(
+def test_sysctls_are_set_before_the_kernel_is_checked(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *, check: bool
 ) -> None:
     programs, file = tmp_path / "bin", tmp_path / "60-busbar.conf"

@@ -1,4 +1,4 @@
-"""The modules for GPU settings and MIG, with the sandbox's simulated nvidia-smi and a fake Slurm."""
+"""Tests of the modules for GPU settings and MIG, with the sandbox's simulated nvidia-smi and a fake Slurm."""
 
 from __future__ import annotations
 
@@ -40,7 +40,9 @@ def run(capsys: pytest.CaptureFixture[str]) -> Run:
     return call
 
 
-def test_settings_are_set_once(run: Run, smi: SimulatedGpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_settings_are_applied_once(
+    run: Run, smi: SimulatedGpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     record = tmp_path / "run" / "clocks"
     monkeypatch.setattr(gpu_settings, "RECORD", record)
     wanted = {"settings": {"power_limit_w": 300, "graphics_clocks_mhz": [210, 705], "ecc": False}}
@@ -56,7 +58,7 @@ def test_settings_are_set_once(run: Run, smi: SimulatedGpus, tmp_path: Path, mon
     assert (freed["commands"], record.read_text()) == (["nvidia-smi -rgc"], "")
 
 
-def test_the_slider_of_one_gpu_is_moved_to_where_that_of_the_other_is(run: Run, smi: SimulatedGpus) -> None:
+def test_vboost_slider_is_set_on_the_gpu_that_differs(run: Run, smi: SimulatedGpus) -> None:
     wanted: dict[str, Any] = {"settings": {"vboost": 1}}
     assert "vboost: not supported by the GPU" in run(gpu_settings, **wanted)["msg"]
     first, second = smi.kept.read_text().rsplit("</gpu>", 2)[:2]
@@ -69,7 +71,7 @@ def test_the_slider_of_one_gpu_is_moved_to_where_that_of_the_other_is(run: Run, 
     assert smi(["--vboost", "1"])[0] == 2
 
 
-def test_a_driver_that_was_loaded_anew_has_forgotten_its_clocks(tmp_path: Path) -> None:
+def test_recorded_clocks_expire_when_the_driver_is_reloaded(tmp_path: Path) -> None:
     record, driver = tmp_path / "clocks", tmp_path / "driver"
     assert gpu_settings.recorded(record, driver) == []
     record.write_text("-lgc 210,705\n")
@@ -79,13 +81,13 @@ def test_a_driver_that_was_loaded_anew_has_forgotten_its_clocks(tmp_path: Path) 
     assert gpu_settings.recorded(record, driver) == []
 
 
-def test_what_the_card_refuses_fails_before_the_first_change(run: Run, smi: SimulatedGpus) -> None:
+def test_unsupported_setting_fails_before_the_first_change(run: Run, smi: SimulatedGpus) -> None:
     answer = run(gpu_settings, settings={"power_limit_w": 900, "ecc": False})
     assert answer["msg"].startswith("Nothing was changed. GPU 0,1: power_limit_w: 900 W: the GPU supports 100 to 500 W")
     assert not smi.now.exists()
 
 
-def test_jobs_hold_back_what_they_would_notice(
+def test_running_jobs_postpone_settings_that_affect_them(
     run: Run, smi: SimulatedGpus, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     smi(["-pm", "0"])
@@ -98,7 +100,7 @@ def test_jobs_hold_back_what_they_would_notice(
     assert answer["deferred"] == "power_limit_w: running jobs would be affected: 12, 14"
 
 
-def test_a_driver_that_does_not_answer_waits_for_the_boot(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_settings_wait_for_the_boot_if_the_driver_does_not_answer(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gpu_settings, "smi_runner", lambda _: None)
     answer = run(gpu_settings, settings={"persistence": True})
     assert (answer["changed"], answer["unread"]) == (False, "nvidia-smi: not installed")
@@ -109,7 +111,7 @@ def test_a_driver_that_does_not_answer_waits_for_the_boot(run: Run, monkeypatch:
     assert answer["gres"] == {"3g.20gb": 2, "a100": 1}
 
 
-def test_jobs_are_known_by_the_names_of_their_steps(tmp_path: Path) -> None:
+def test_jobs_are_identified_by_their_step_processes(tmp_path: Path) -> None:
     for number, name in (("7", "slurmstepd: [12.extern]\0"), ("8", "slurmstepd: [9.0]\0"), ("9", "sleep\0 [3.0]")):
         (tmp_path / number).mkdir()
         (tmp_path / number / "cmdline").write_text(name)
@@ -159,7 +161,7 @@ class Slurm:
 
 @pytest.fixture
 def slurm(monkeypatch: pytest.MonkeyPatch) -> Slurm:
-    """Let Slurm know the GPUs of the layout, with no job running."""
+    """Return a fake Slurm that knows the GPUs of the layout and runs no job."""
     return Slurm(monkeypatch, "gpu:3g.20gb:2,gpu:a100:1", [])
 
 
@@ -167,7 +169,7 @@ DRAIN = "scontrol update nodename=gpu1 state=drain reason=busbar: MIG layout"
 RESTART, RESUME = "systemctl try-restart slurmd", "scontrol update nodename=gpu1 state=resume"
 
 
-def test_a_layout_is_applied_between_drain_and_resume(run: Run, smi: SimulatedGpus, slurm: Slurm) -> None:
+def test_layout_is_applied_between_drain_and_resume(run: Run, smi: SimulatedGpus, slurm: Slurm) -> None:
     wanted = {"layout": LAYOUT, "node": "gpu1", "gpu": GPU}
     planned = run(mig_layout, check=True, **wanted)
     assert (planned["changed"], slurm.done, smi.now.exists()) == (True, [], False)
@@ -178,7 +180,7 @@ def test_a_layout_is_applied_between_drain_and_resume(run: Run, smi: SimulatedGp
     assert len(slurm.done) == 3
 
 
-def test_the_node_waits_until_slurm_knows_its_gpus(
+def test_node_stays_drained_until_slurm_knows_its_gpus(
     run: Run, smi: SimulatedGpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     slurm, wanted = Slurm(monkeypatch, "gpu:a100:2", []), {"layout": LAYOUT, "node": "gpu1", "gpu": GPU}
@@ -191,13 +193,13 @@ def test_the_node_waits_until_slurm_knows_its_gpus(
     assert smi.now.exists()
 
 
-def test_a_drain_of_another_user_stays(run: Run, smi: SimulatedGpus, slurm: Slurm) -> None:
+def test_drain_by_another_user_is_kept(run: Run, smi: SimulatedGpus, slurm: Slurm) -> None:
     slurm.state, slurm.reason = "IDLE+DRAIN", "fan is broken"
     assert run(mig_layout, layout=LAYOUT, node="gpu1", gpu=GPU)["changed"] is True
     assert (slurm.done, slurm.reason, smi.now.exists()) == ([], "fan is broken", True)
 
 
-def test_jobs_refuse_the_change_and_the_node_stays_in_service(
+def test_running_jobs_prevent_the_change_and_the_node_stays_in_service(
     run: Run, smi: SimulatedGpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     slurm = Slurm(monkeypatch, "gpu:a100:2", [["7", "11"]] * 2)
@@ -215,7 +217,7 @@ def test_jobs_are_waited_for(run: Run, smi: SimulatedGpus, monkeypatch: pytest.M
     assert (slurm.done, slurm.jobs, smi.now.exists()) == ([DRAIN, RESTART, RESUME], [], True)
 
 
-def test_a_change_that_fails_leaves_the_node_out_of_service(run: Run, smi: SimulatedGpus, slurm: Slurm) -> None:
+def test_failed_change_leaves_the_node_out_of_service(run: Run, smi: SimulatedGpus, slurm: Slurm) -> None:
     slurm.gres = "gpu:a100:2"
     broken = smi.kept.read_text().replace('starts="0,4"', 'starts="4"')
     smi.kept.write_text(broken)
@@ -224,19 +226,19 @@ def test_a_change_that_fails_leaves_the_node_out_of_service(run: Run, smi: Simul
     assert (answer["failed"], slurm.done) == (True, [DRAIN])
 
 
-def test_a_layout_that_does_not_fit_changes_nothing(run: Run, smi: SimulatedGpus, slurm: Slurm) -> None:
+def test_impossible_layout_changes_nothing(run: Run, smi: SimulatedGpus, slurm: Slurm) -> None:
     slurm.gres = "gpu:a100:2"
     wanted: dict[str, Any] = {"layout": [{"profile": "3g.40gb", "count": 1}], "node": "gpu1", "gpu": GPU}
     answer = run(mig_layout, **wanted)
     assert answer["msg"].startswith("Nothing was changed. The MIG layout of gpu1 is not possible: ")
     assert answer["busbar_refused"] is True
-    # The card is another than the profile says.
+    # The GPU differs from the profile.
     answer = run(mig_layout, **{**wanted, "gpu": {**GPU, "memory_mb": 81920}})
     assert answer["msg"].startswith("Nothing was changed. GPU 0: ")
     assert (slurm.done, smi.now.exists()) == ([], False)
 
 
-def test_a_controller_that_is_down_refuses_a_change(
+def test_change_is_refused_if_the_controller_is_down(
     run: Run, smi: SimulatedGpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
@@ -253,7 +255,7 @@ SERVICES = ["nvidia-dcgm-exporter", "dcgm-exporter", "nvidia-dcgm", "nvsm"]
 STOP, START = (f"systemctl {what} nvidia-dcgm-exporter nvidia-dcgm" for what in ("stop", "start"))
 
 
-def test_programs_that_hold_the_gpus_are_stopped_and_started_again(run: Run, smi: SimulatedGpus, slurm: Slurm) -> None:
+def test_services_using_the_gpus_are_stopped_and_restarted(run: Run, smi: SimulatedGpus, slurm: Slurm) -> None:
     slurm.units = DCGM
     wanted = {"layout": LAYOUT, "node": "gpu1", "gpu": GPU, "services": SERVICES}
     assert run(mig_layout, check=True, **wanted)["changed"] is True
@@ -265,7 +267,7 @@ def test_programs_that_hold_the_gpus_are_stopped_and_started_again(run: Run, smi
     assert smi.now.exists()
 
 
-def test_they_are_started_after_a_change_that_fails_as_well(run: Run, smi: SimulatedGpus, slurm: Slurm) -> None:
+def test_services_are_restarted_after_a_failed_change(run: Run, smi: SimulatedGpus, slurm: Slurm) -> None:
     slurm.gres = "gpu:a100:2"
     slurm.units = DCGM
     smi.kept.write_text(smi.kept.read_text().replace('starts="0,4"', 'starts="4"'))
@@ -274,7 +276,7 @@ def test_they_are_started_after_a_change_that_fails_as_well(run: Run, smi: Simul
     assert slurm.done == [DRAIN, STOP, START]
 
 
-def test_what_does_not_stop_or_start_is_named(run: Run, smi: SimulatedGpus, slurm: Slurm) -> None:
+def test_services_that_do_not_stop_or_start_are_named(run: Run, smi: SimulatedGpus, slurm: Slurm) -> None:
     slurm.units, slurm.broken = DCGM, [["systemctl", "stop"]]
     wanted = {"layout": LAYOUT, "node": "gpu1", "gpu": GPU, "services": SERVICES}
     assert (
@@ -284,11 +286,11 @@ def test_what_does_not_stop_or_start_is_named(run: Run, smi: SimulatedGpus, slur
     slurm.broken, slurm.done = [["systemctl", "start"]], []
     answer = run(mig_layout, **wanted)
     assert "nvidia-dcgm-exporter, nvidia-dcgm: Job failed" in answer["msg"]
-    # Its GPUs are no longer watched: it stays out of service.
+    # Its GPUs are no longer monitored, so the node stays out of service.
     assert slurm.done == [DRAIN, STOP]
 
 
-def test_a_mode_that_waits_for_a_reset_is_named(
+def test_pending_mig_mode_is_reported(
     run: Run, smi: SimulatedGpus, slurm: Slurm, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The driver cannot reset an A100 or A30 while a process has it open: the MIG mode stays pending."""
@@ -307,7 +309,7 @@ def test_a_mode_that_waits_for_a_reset_is_named(
     assert (answer["failed"], slurm.done) == (True, [DRAIN])
 
 
-def test_device_files_are_named_before_the_node_is_given_back(
+def test_device_files_are_created_before_the_node_is_resumed(
     run: Run, smi: SimulatedGpus, slurm: Slurm, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     program = tmp_path / "mig_devices.py"
@@ -327,12 +329,12 @@ def test_device_files_are_named_before_the_node_is_given_back(
     assert smi.now.exists()
 
 
-def test_containers_receive_the_instances(
+def test_containers_get_the_mig_instances(
     run: Run, smi: SimulatedGpus, slurm: Slurm, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wanted = {"layout": LAYOUT, "node": "gpu1", "gpu": GPU}
     warned: list[str] = []
-    # Where other tests have loaded the controller's part, Ansible's own goes to the screen instead of the result.
+    # If other tests have loaded controller code, Ansible's own warn writes to the screen instead of the result.
     monkeypatch.setattr(AnsibleModule, "warn", lambda _module, warning: warned.append(warning))
     run(mig_layout, check=True, **wanted)
     assert slurm.described == []

@@ -1,4 +1,4 @@
-"""The module that writes the cluster's names to /etc/hosts."""
+"""Tests of the module that writes the cluster's names to /etc/hosts."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def run(capsys: pytest.CaptureFixture[str], *, check: bool = False) -> dict[str,
 
 
 @needs_root
-def test_the_table_is_written_once(
+def test_hosts_table_is_written_once(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = tmp_path / "hosts"

@@ -1,4 +1,4 @@
-"""Modules import nothing besides the standard library: they run with the system Python of a node."""
+"""Tests that modules import only the standard library, because they run with the system Python of a node."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 TOP = Path(__file__).resolve().parents[4]
-# What the provisioning host has and a node need not have.
+# Packages of the provisioning host that a node need not have.
 FOREIGN = ("ClusterShell", "jinja2", "yaml", "paramiko", "ansible_runner", "jsonschema")
 NAMES = sorted(path.stem for path in (TOP / "plugins" / "modules").glob("*.py"))
-# Each is imported by a process of its own, forked from one that has what Ansible gives all modules.
+# Each module is imported in its own process, forked from one that has loaded Ansible's module utilities.
 PROGRAM = """
 import importlib, json, os, sys, traceback
 foreign, names = json.loads(sys.argv[1])
@@ -44,6 +44,6 @@ def imported() -> tuple[dict[str, str], str]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_module_needs_the_standard_library_only(name: str, imported: tuple[dict[str, str], str]) -> None:
+def test_module_imports_only_the_standard_library(name: str, imported: tuple[dict[str, str], str]) -> None:
     codes, said = imported
     assert codes.get(name) == "0", said

@@ -1,4 +1,4 @@
-"""The statements for databases and users of MariaDB; tests/sandbox/test_mariadb.py uses a real server."""
+"""Tests of the SQL statements for MariaDB databases and users; tests/sandbox/test_mariadb.py uses a real server."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ALL = {"`slurm_acct_db`.*": {"ALL"}}
 
 
 class Connection:
-    """A fake connection with results by the beginning of a query; records the changing statements."""
+    """A fake connection that returns results by the start of a query and records changing statements."""
 
     def __init__(self, **answers: Sequence[tuple[object, ...]]) -> None:
         """Store the results: users, anonymous users, databases and grants."""
@@ -54,7 +54,7 @@ class Connection:
         return self._found
 
 
-def test_a_new_server_gets_database_and_user() -> None:
+def test_database_and_user_are_created_on_a_new_server() -> None:
     connection = Connection(anonymous=[("localhost",)], test=[("test",)], databases=[("mysql",), ("test",)])
     server = Server(connection, check=False)
     clean(server)
@@ -86,7 +86,7 @@ def test_nothing_is_changed_twice() -> None:
     assert (connection.changed, server.changes) == ([], [])
 
 
-def test_check_mode_tells_what_would_change() -> None:
+def test_check_mode_reports_the_changes() -> None:
     connection = Connection(users=[(0,)], grants=GRANTS)
     server = Server(connection, check=True)
     set_user(server, "slurm", "localhost", "word", {})
@@ -112,13 +112,13 @@ def test_check_mode_tells_what_would_change() -> None:
         ("GRANT SELECT ON `a`.`t` TO x", "a.*:SELECT", ["GRANT SELECT ON `a`.* TO ", "REVOKE SELECT ON `a`.`t` FROM "]),
     ],
 )
-def test_a_user_gets_exactly_the_privileges(has: str, shall: str, statements: list[str]) -> None:
+def test_user_gets_exactly_the_declared_privileges(has: str, shall: str, statements: list[str]) -> None:
     connection = Connection(users=[(1,)], grants=[("GRANT USAGE ON *.* TO x",), (has,)])
     set_user(Server(connection, check=False), "x", "localhost", "word", parse_privileges(shall))
     assert connection.changed == [f"{each}'x'@'localhost'" for each in statements]
 
 
 @pytest.mark.parametrize("text", ["", "ALL", "slurm_acct_db:ALL", "a.*:", "a.*:ALL; DROP DATABASE b", "a`.*:ALL"])
-def test_wrong_privileges_are_refused(text: str) -> None:
+def test_invalid_privileges_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"write DATABASE\.TABLE:PRIVILEGE"):
         parse_privileges(text)

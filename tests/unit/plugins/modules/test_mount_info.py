@@ -1,4 +1,4 @@
-"""The facts of servers and mount points, with real sockets and processes."""
+"""Tests of the facts about servers and mount points, with real sockets and processes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def nfs(low: int, high: int) -> Callable[[bytes], bytes]:
-    """Return an NFS server of these versions."""
+    """Return an NFS server that supports these versions."""
 
     def answer(call: bytes) -> bytes:
         xid, _, _, _, version = struct.unpack_from(">5I", call, 4)
@@ -37,7 +37,7 @@ def nfs(low: int, high: int) -> Callable[[bytes], bytes]:
 
 @pytest.fixture
 def serve() -> Iterator[Callable[..., int]]:
-    """Start servers that answer one call after the other; without replies a server is silent."""
+    """Return a function that starts servers which answer calls in turn, or stay silent without an answer."""
     listeners = []
 
     def start(answer: Callable[[bytes], bytes] | None) -> int:
@@ -80,13 +80,13 @@ def closed_port() -> int:
         (lambda _: b"", None, ""),
     ],
 )
-def test_servers_that_answer(
+def test_answer_of_a_server_is_judged(
     serve: Callable[..., int], answer: Callable[[bytes], bytes], version: int | None, fault: str
 ) -> None:
     assert server_fault([("127.0.0.1", serve(answer))], version, 1) == fault
 
 
-def test_a_silent_server_and_a_closed_port_are_given_up_in_time(serve: Callable[..., int]) -> None:
+def test_silent_server_and_closed_port_time_out(serve: Callable[..., int]) -> None:
     began = time.monotonic()
     fault = server_fault([("127.0.0.1", serve(None))], 4, 2)
     assert "does not answer on TCP port" in fault
@@ -94,19 +94,19 @@ def test_a_silent_server_and_a_closed_port_are_given_up_in_time(serve: Callable[
     assert time.monotonic() - began < 10
 
 
-def test_one_of_several_servers_is_enough(serve: Callable[..., int]) -> None:
+def test_one_responding_server_is_enough(serve: Callable[..., int]) -> None:
     servers = [("127.0.0.1", closed_port()), ("127.0.0.1", serve(lambda _: b""))]
     assert server_fault(servers, None, 1) == ""
 
 
-def test_a_server_that_comes_back_is_waited_for(serve: Callable[..., int]) -> None:
+def test_recovering_server_is_waited_for(serve: Callable[..., int]) -> None:
     answers = iter([b"\x00" * 8])
     sound = nfs(4, 4)
     port = serve(lambda call: next(answers, None) or sound(call))
     assert server_fault([("127.0.0.1", port)], 4, 10) == ""
 
 
-def test_a_call_that_does_not_come_back() -> None:
+def test_hanging_call_times_out() -> None:
     with pytest.raises(TimeoutError, match="no answer within"):
         bounded(lambda: time.sleep(5), 0.1)
     with pytest.raises(FileNotFoundError):
@@ -114,7 +114,7 @@ def test_a_call_that_does_not_come_back() -> None:
     assert bounded(lambda: 7, 5) == 7
 
 
-def test_who_uses_a_directory(tmp_path: Path) -> None:
+def test_processes_using_a_directory_are_listed(tmp_path: Path) -> None:
     with subprocess.Popen(["sleep", "60"], cwd=tmp_path) as process:
         try:
             assert holders(str(tmp_path)) == [{"pid": process.pid, "command": "sleep"}]
@@ -165,7 +165,7 @@ def proc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def test_the_plan_is_what_fstab_takes_and_says_what_is_mounted(proc: Path, run: Callable[..., dict[str, Any]]) -> None:
+def test_plan_has_the_fstab_fields_and_the_mount_state(proc: Path, run: Callable[..., dict[str, Any]]) -> None:
     place = str(proc.parent / "data")
     lustre = {"type": "lustre", "src": "10.0.0.1@tcp:/fs", "path": place, "options": ["flock"]}
     (planned,) = run(mounts=[lustre], check=False)["plan"]
@@ -187,7 +187,7 @@ def test_the_plan_is_what_fstab_takes_and_says_what_is_mounted(proc: Path, run: 
     assert (told["changed"], told["plan"][0]["found"]) == (False, "mounted")
 
 
-def test_a_missing_client_is_named(proc: Path, run: Callable[..., dict[str, Any]]) -> None:
+def test_missing_client_package_is_named(proc: Path, run: Callable[..., dict[str, Any]]) -> None:
     beegfs = {"type": "beegfs", "src": "beegfs_nodev", "path": str(proc.parent / "b")}
     told = run(mounts=[beegfs], packages=["no-such-package-of-busbar"], check=False)
     assert told["missing_packages"] == ["no-such-package-of-busbar"]
@@ -225,18 +225,18 @@ def test_all_that_is_wrong_is_reported_at_once(
     assert not (tmp_path / "new").exists()
 
 
-def test_the_root_is_a_mount_of_something_else(run: Callable[..., dict[str, Any]]) -> None:
+def test_mount_of_another_source_is_refused(run: Callable[..., dict[str, Any]]) -> None:
     result = run(mounts=[{"type": "nfs", "src": "127.0.0.1:/x", "path": "/proc"}])
     assert "expected 127.0.0.1:/x" in words(result)[0]
 
 
-def test_a_tree_that_is_bound_in(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_bind_mount_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert ask(capsys, bound=["/proc/self"])["problems"] == []
     if not any(line.split()[4] == str(tmp_path.parents[-2]) for line in open("/proc/self/mountinfo")):  # noqa: PTH123, SIM115
         assert "storage_backend is bind" in words(ask(capsys, bound=[str(tmp_path)]))[0]
 
 
-def test_the_client_that_is_missing_is_named(run: Callable[..., dict[str, Any]], tmp_path: Path) -> None:
+def test_missing_client_is_named(run: Callable[..., dict[str, Any]], tmp_path: Path) -> None:
     given = [
         {"type": "lustre", "src": "10.0.0.1@o2ib:/fs", "path": str(tmp_path / "l")},
         {"type": "weka", "src": "fs", "path": str(tmp_path / "w")},
@@ -249,5 +249,5 @@ def test_the_client_that_is_missing_is_named(run: Callable[..., dict[str, Any]],
     assert "WEKA" in ready["problems"][1]["remedy"]
 
 
-def test_the_kernel_is_asked(capsys: pytest.CaptureFixture[str]) -> None:
+def test_kernel_modules_are_checked(capsys: pytest.CaptureFixture[str]) -> None:
     assert ask(capsys, kernel_modules=["proc", "no_such_module"])["kernel"] == {"proc": True, "no_such_module": False}

@@ -1,4 +1,4 @@
-"""The modules that collect the records of nodes, with and without accounting, and on a host without Slurm."""
+"""Tests of the modules that collect node records, with and without accounting, and on a host without Slurm."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 NODE = "NodeName=gpu1 State=IDLE BootTime=1763850000 Version=24.11.5\n"
-# sacct(1) and sacctmgr(1) where AccountingStorageType is accounting_storage/none.
+# Message of sacct(1) and sacctmgr(1) with AccountingStorageType=accounting_storage/none.
 ABSENT = "Slurm accounting storage is disabled"
 
 
 @pytest.fixture
 def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty directory for fake Slurm commands."""
+    """Return an empty directory for fake Slurm commands."""
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     put(tmp_path / "scontrol", f"printf '%s' '{NODE}'")
     return tmp_path
@@ -39,7 +39,7 @@ def history(capsys: pytest.CaptureFixture[str], **arguments: object) -> dict[str
     return found
 
 
-def test_all_nodes_are_asked_for_at_once(slurm: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_all_nodes_are_queried_at_once(slurm: Path, capsys: pytest.CaptureFixture[str]) -> None:
     put(slurm / "sacctmgr", "echo 'gpu1|1763850000|Unknown|DOWN|slurm(64030)|Not responding'")
     put(slurm / "sacct", "echo '11|NODE_FAIL|0:0|alice|2|gpu[1-2]|gpu2|1763850050|train'")
     found = history(capsys)
@@ -50,7 +50,7 @@ def test_all_nodes_are_asked_for_at_once(slurm: Path, capsys: pytest.CaptureFixt
     assert "SLURM_TIME_FORMAT=%s" in (slurm / "sacct.env").read_text()
 
 
-def test_a_named_node_has_the_jobs_that_failed_by_themselves_too(
+def test_named_node_also_lists_jobs_that_failed_on_their_own(
     slurm: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put(slurm / "sacctmgr", "true")
@@ -63,7 +63,7 @@ def test_a_named_node_has_the_jobs_that_failed_by_themselves_too(
 
 
 @pytest.mark.parametrize(("text", "said"), [(f"echo '{ABSENT}' >&2", ABSENT), ("echo no >&2; exit 1", "failed: no")])
-def test_without_accounting_nothing_is_known_of_the_past(
+def test_history_is_unknown_without_accounting(
     slurm: Path, capsys: pytest.CaptureFixture[str], text: str, said: str
 ) -> None:
     put(slurm / "sacct", text)
@@ -73,14 +73,16 @@ def test_without_accounting_nothing_is_known_of_the_past(
     assert said in found["problems"]["jobs"]
 
 
-def test_a_controller_that_does_not_answer(slurm: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_unresponsive_controller_is_reported(slurm: Path, capsys: pytest.CaptureFixture[str]) -> None:
     put(slurm / "scontrol", "echo 'Unable to contact slurm controller' >&2; exit 1")
     found = history(capsys)
     assert found["nodes"] == {}
     assert found["problems"]["nodes"] == "`scontrol` failed: Unable to contact slurm controller"
 
 
-def test_a_machine_with_numbers_and_placeholders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_machine_record_keeps_serial_numbers_and_drops_placeholders(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(machine_record, "find_smi", lambda: None)
     files = {
         "sys/class/dmi/id/product_serial": "Default string\n",

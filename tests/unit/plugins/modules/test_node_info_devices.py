@@ -1,4 +1,4 @@
-"""The module's facts of GPUs and NICs: each source, programs that fail or hang, and a host without devices."""
+"""Tests of the module's facts about GPUs and NICs: each source, failing or hanging programs, and no devices."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def put(root: Path, **files: str) -> None:
 
 @pytest.fixture
 def bus(tmp_path: Path) -> Path:
-    """A host with one GPU, one NIC with an active and a virtual port, and a bridge."""
+    """Return a host with one GPU, one NIC with an active and a virtual port, and a bridge."""
     root = tmp_path / "root"
     pci = "sys/bus/pci/devices"
     gpu = {"vendor": "0x10de\n", "class": "0x030200\n", "current_link_width": "8", "max_link_width": "16"}
@@ -56,7 +56,7 @@ def bus(tmp_path: Path) -> Path:
     return root
 
 
-def test_nvidia_smi(tmp_path: Path, bus: Path) -> None:
+def test_nvidia_smi_is_the_preferred_source(tmp_path: Path, bus: Path) -> None:
     put(tmp_path, query=log_xml(gpu_xml(0)), links=LINKS)
     smi = program(tmp_path, f'case "$*" in "-q -x") cat {tmp_path}/query ;; "nvlink -s") cat {tmp_path}/links ;; esac')
     found = node_info.devices(bus, smi, 10)
@@ -74,7 +74,7 @@ def test_nvidia_smi(tmp_path: Path, bus: Path) -> None:
     assert found["rdma_ports"][0]["address"] == "0000:5e:00.0"
 
 
-def test_the_driver_when_nvidia_smi_is_missing(bus: Path) -> None:
+def test_driver_files_are_read_if_nvidia_smi_is_missing(bus: Path) -> None:
     put(
         bus,
         **{
@@ -88,7 +88,7 @@ def test_the_driver_when_nvidia_smi_is_missing(bus: Path) -> None:
     assert (gpu["product_name"], gpu["pci_bus_id"], gpu["uuid"]) == ("NVIDIA A100-SXM4-80GB", "0000:3b:00.0", None)
 
 
-def test_the_bus_when_there_is_no_driver(bus: Path) -> None:
+def test_pci_bus_is_read_without_a_driver(bus: Path) -> None:
     found = node_info.devices(bus, None, 10)
     assert (found["source"], found["gpu_count"]) == ("pci", 1)
     gpu = found["gpus"][0]
@@ -111,13 +111,13 @@ def test_the_bus_when_there_is_no_driver(bus: Path) -> None:
         ("exit 2", "unusable", "nvidia-smi does not support the options"),
     ],
 )
-def test_a_program_that_fails(tmp_path: Path, bus: Path, script: str, state: str, error: str) -> None:
+def test_failing_program_is_reported(tmp_path: Path, bus: Path, script: str, state: str, error: str) -> None:
     found = node_info.devices(bus, program(tmp_path, script), 10)
     assert (found["smi_state"], found["source"]) == (state, "pci")
     assert "".join(found["errors"]).startswith(error)
 
 
-def test_a_program_that_hangs_is_left_behind(tmp_path: Path, bus: Path) -> None:
+def test_hanging_program_is_abandoned(tmp_path: Path, bus: Path) -> None:
     began = time.monotonic()
     found = node_info.devices(bus, program(tmp_path, "trap '' TERM; sleep 30"), 0.5)
     assert time.monotonic() - began < 10
@@ -125,7 +125,7 @@ def test_a_program_that_hangs_is_left_behind(tmp_path: Path, bus: Path) -> None:
 
 
 @pytest.mark.parametrize("check", [False, True])
-def test_this_host_with_any_hardware(capsys: pytest.CaptureFixture[str], check: bool) -> None:  # noqa: FBT001 - a table
+def test_this_host_is_read_with_any_hardware(capsys: pytest.CaptureFixture[str], check: bool) -> None:  # noqa: FBT001 - a table
     with patch_module_args({"_ansible_check_mode": check, "devices": True}), pytest.raises(SystemExit) as stopped:
         node_info.main()
     found = json.loads(capsys.readouterr().out)

@@ -1,4 +1,4 @@
-"""The kernels and versions that the module finds on a host."""
+"""Tests of the kernels and versions that the module finds on a host."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ installed datacenter-gpu-manager-4-core 1:4.5.3-1
 """
 
 
-def test_versions_are_those_of_installed_packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_versions_are_read_from_installed_packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def run(command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
         assert "datacenter-gpu-manager-4-core" in command
         return subprocess.CompletedProcess(command, 1, SAID, "no packages found matching dcgm-exporter")
@@ -51,7 +51,7 @@ def test_kernels_are_those_with_an_image(tmp_path: Path) -> None:
     assert installed_kernels(tmp_path) == ["5.14.0-570.el9.x86_64", "6.8.0-60-generic"]
 
 
-def test_this_host_is_asked_with_its_own_package_manager() -> None:
+def test_versions_of_this_host_are_read_with_its_package_manager() -> None:
     found = versions()
     assert set(found) <= {"driver", "cuda", "container_toolkit", "dcgm", "dcgm_exporter"}
     assert all(found.values())

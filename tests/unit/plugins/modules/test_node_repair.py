@@ -1,4 +1,4 @@
-"""The module that checks a node and chooses its repair."""
+"""Tests of the module that checks a node and chooses its repair."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FOUND = {"findings": [{"check": "gpu", "severity": "RESET"}]}
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A node with a note and a fake health check."""
+    """Return a node with a note and a fake health check."""
     (tmp_path / "note").write_text("RESET\nbusbar health: GPU 2 is lost\n")
     program = tmp_path / "check"
     executable(program, f"#!/bin/sh\n[ \"$*\" = '--look --json' ] || exit 2\necho '{json.dumps(FOUND)}'\nexit 1\n")
@@ -39,7 +39,7 @@ def test_note_and_findings_decide(capsys: pytest.CaptureFixture[str], folder: Pa
     assert sorted(path.name for path in folder.iterdir()) == before
 
 
-def test_without_a_health_check_the_note_alone_decides(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
+def test_note_decides_without_a_health_check(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
     (folder / "check").unlink()
     assert chosen(capsys, folder)[1] == "reboot"
     (folder / "note").unlink()

@@ -1,4 +1,4 @@
-"""The module that chooses a host's driver reads the host once and runs nvidia-smi only where the driver is loaded."""
+"""Tests that the driver module reads the host once and runs nvidia-smi only if the driver is loaded."""
 
 from __future__ import annotations
 
@@ -67,7 +67,9 @@ def choose(
     return module_result(nvidia_driver, capsys, **(OPTIONS | options))
 
 
-def test_a_host_that_is_as_it_should_be(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_host_in_the_declared_state_is_unchanged(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     count = OPTIONS["hardware"]["gpu"]["count"]
     told = choose(capsys, monkeypatch, FOUND, answering=count)
     assert (told["changed"], told["version"], told["unready"], told["problems"]) == (False, NEW, [], [])
@@ -77,7 +79,7 @@ def test_a_host_that_is_as_it_should_be(capsys: pytest.CaptureFixture[str], monk
     assert DROP_IN in {item["path"] for item in told["files"]}
 
 
-def test_the_version_of_the_cluster_counts_where_none_is_declared(
+def test_cluster_version_is_used_if_none_is_declared(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fresh = {**FOUND, "loaded": "", "built": [], "units": {}, "persistence_command": ""}
@@ -100,7 +102,7 @@ def test_missing_gpus_are_reported_without_querying_another_driver(
     assert "reboot needed" in told["blocked"][0]["problem"]
 
 
-def test_a_container_without_kernel_parts_is_not_asked(
+def test_container_without_kernel_parts_is_not_checked(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings = {**OPTIONS["settings"], "kernel_parts": "auto"}

@@ -1,4 +1,4 @@
-"""The package manager's commands for package files."""
+"""Tests of the package manager's commands for package files."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Module:
 
 
 @pytest.mark.parametrize("program", ["dnf", "apt-get"])
-def test_what_a_file_depends_on_is_checked_as_its_repository_says(tmp_path: Path, program: str) -> None:
+def test_package_file_install_does_not_disable_signature_checks(tmp_path: Path, program: str) -> None:
     (tmp_path / "enroot.pkg").write_bytes(CONTENT)
     item = {"name": "enroot", "version": "4", "file": "enroot.pkg", "sha256": hashlib.sha256(CONTENT).hexdigest()}
     module = Module(tmp_path, program)

@@ -1,4 +1,4 @@
-"""The module that configures repositories: its refusals and its changes."""
+"""Tests of the module that configures repositories: refusals and changes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DEBIAN = {"distribution": "Debian", "version": "12.9", "major": "12", "family": 
 
 @pytest.fixture(autouse=True)
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A host without any repository."""
+    """Return a host without any repository."""
     (tmp_path / "etc/apt").mkdir(parents=True)
     monkeypatch.setattr(host_repository, "ROOT", tmp_path)
     return tmp_path
@@ -31,7 +31,7 @@ def asked(capsys: pytest.CaptureFixture[str], declared: object = None, **options
     return run(capsys, **{"name": "cuda", "nvidia": {"declared": declared or {}, "system": DEBIAN}, **options})
 
 
-def test_an_unknown_one_is_refused(capsys: pytest.CaptureFixture[str], root: Path) -> None:
+def test_unknown_repository_is_refused(capsys: pytest.CaptureFixture[str], root: Path) -> None:
     answer = asked(capsys, name="doca")
     assert (answer["failed"], answer["busbar_refused"]) == (True, True)
     assert [item["key"] for item in answer["problems"]] == [
@@ -42,7 +42,7 @@ def test_an_unknown_one_is_refused(capsys: pytest.CaptureFixture[str], root: Pat
     assert [path.name for path in root.rglob("*")] == ["etc", "apt"]
 
 
-def test_one_that_is_to_go_needs_no_address(capsys: pytest.CaptureFixture[str], root: Path) -> None:
+def test_absent_repository_needs_no_url(capsys: pytest.CaptureFixture[str], root: Path) -> None:
     place = root / "etc/apt/sources.list.d/busbar-doca.sources"
     place.parent.mkdir()
     place.write_text("x\n")
@@ -52,7 +52,9 @@ def test_one_that_is_to_go_needs_no_address(capsys: pytest.CaptureFixture[str], 
     assert asked(capsys, name="doca", state="absent")["changed"] is False
 
 
-def test_a_wrong_key_names_the_options_of_the_one_that_asks(capsys: pytest.CaptureFixture[str], root: Path) -> None:
+def test_invalid_key_is_reported_with_the_option_of_the_repository(
+    capsys: pytest.CaptureFixture[str], root: Path
+) -> None:
     answer = asked(capsys, key="no key", declared={"key_file": "/srv/key.asc"})
     assert answer["msg"].startswith("gpu1: nvidia_repository_key_urls.cuda: the content in option key is not a key")
     assert (answer.get("busbar_refused"), "remedy: " in answer["msg"]) == (None, True)

@@ -1,4 +1,4 @@
-"""Upgrades by dnf: the commands, the result, and the report of packages that dnf skips."""
+"""Tests of upgrades with dnf: commands, result, and the report of skipped packages."""
 
 from __future__ import annotations
 
@@ -54,13 +54,15 @@ def test_held_packages_are_excluded_and_skipped_ones_reported(monkeypatch: pytes
     assert (done["changed"], done["upgraded"]) == (True, ["openssl 3.0.7-29.el9"])
     assert done["held"] == ["kernel-core 5.14.0-570.el9", "perf 5.14.0-570.el9"]
     asked, made, again = host.commands
-    # Obsoletes would remove packages.
+    # Processing obsoletes would remove packages.
     assert all({"--security", "--setopt=obsoletes=False"} <= {*words} for words in host.commands)
     assert ("--refresh" in asked, "--refresh" in again) == (True, False)
     assert {"--nobest", "--exclude=kernel*", "--exclude=nvidia-*", "--exclude=slurm*"} <= {*made}
 
 
-def test_all_is_not_limited_to_advisories_and_check_mode_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_upgrade_all_is_not_limited_to_advisories_and_check_mode_changes_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     host = Host({"kernel-core": "5.14.0-570.el9"})
     done = run(host, monkeypatch, check=True, upgrade="all", hold=["slurm"])
     assert (done["changed"], done["upgraded"]) == (True, ["kernel-core 5.14.0-570.el9"])

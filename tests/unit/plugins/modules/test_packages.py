@@ -1,4 +1,4 @@
-"""The module that brings packages to the declaration, with fake package managers."""
+"""Tests of the packages module with fake package managers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ DEFAULTS = {key: option.get("default") for key, option in packages.OPTIONS.items
 
 
 class Ended(Exception):  # noqa: N818 - what exit_json and fail_json do to a module
-    """The module ended, with or without an error."""
+    """Raised when the module ends, with or without an error."""
 
 
 class Host:
@@ -152,19 +152,19 @@ DRIVER: dict[str, Any] = {
         {"name": ["tzdata"], "packages": [wanted("nccl", "2.27.*")], "family": {"names": ["chr*"], "version": "9"}},
     ],
 )
-def test_one_question_answers_for_all_packages_that_are_right(run: Run, params: dict[str, Any]) -> None:
+def test_one_query_covers_all_correct_packages(run: Run, params: dict[str, Any]) -> None:
     host = Debian({}, "chrony=4.6", "tzdata=1:2025", f"nccl={NCCL}", held=("nccl",))
     assert run(host, **params) == {"changed": False, "installed": [], "removed": [], "held": [], "diff": []}
     assert len(host.commands) == 1
 
 
-def test_nothing_asked_for_asks_nothing(run: Run) -> None:
+def test_empty_declaration_runs_no_command(run: Run) -> None:
     host = Debian({}, "chrony=4.6")
     assert not run(host)["changed"]
     assert host.commands == []
 
 
-def test_what_is_missing_is_installed_and_the_rest_stays(run: Run) -> None:
+def test_missing_packages_are_installed_and_others_kept(run: Run) -> None:
     host = Debian({"chrony": ["4.7"], "tzdata": ["2026"]}, "tzdata=2025")
     result = run(host, name=["procps", "chrony", "tzdata"][1:])
     assert result["installed"] == ["chrony"]
@@ -175,7 +175,7 @@ def test_what_is_missing_is_installed_and_the_rest_stays(run: Run) -> None:
     assert "--allow" not in command, "what is held or newer is nobody's to move for the sake of a missing package"
 
 
-def test_check_mode_tells_and_changes_nothing(run: Run) -> None:
+def test_check_mode_reports_and_changes_nothing(run: Run) -> None:
     host = Debian({}, f"nvidia-driver-cuda={OLD}", f"libnvidia-ml1={OLD}", "nvidia-fabricmanager-570=1")
     result = run(host, check=True, name=["chrony"], **DRIVER)
     assert result["changed"]
@@ -192,7 +192,7 @@ def test_check_mode_tells_and_changes_nothing(run: Run) -> None:
 
 
 @pytest.mark.parametrize(("fresh", "steps"), [(True, ["install"]), (False, ["update", "install"])])
-def test_lists_are_fetched_when_stale(
+def test_stale_package_lists_are_fetched(
     run: Run, monkeypatch: pytest.MonkeyPatch, *, fresh: bool, steps: list[str]
 ) -> None:
     monkeypatch.setattr(host_packages, "lists_are_fresh", lambda: fresh)
@@ -201,7 +201,7 @@ def test_lists_are_fetched_when_stale(
     assert [line.split()[-1].replace("chrony", "install") for line in changing(host)] == steps
 
 
-def test_failure_with_fresh_lists_is_tried_once_more_and_told(run: Run) -> None:
+def test_failure_with_fresh_lists_is_retried_once_and_reported(run: Run) -> None:
     host = Debian({})
     with pytest.raises(Ended, match=r"^cannot install chrony: E: Unable to locate package chrony$"):
         run(host, name=["chrony"])
@@ -226,7 +226,7 @@ def test_empty_lists_are_never_fresh(tmp_path: Path, files: list[str], age: floa
     assert lists_are_fresh(tmp_path) is fresh
 
 
-def test_versions_removals_and_missing_packages_are_one_transaction(run: Run) -> None:
+def test_versions_removals_and_installs_are_one_transaction(run: Run) -> None:
     host = Debian(
         {"libnccl2": ["2.28-1", NCCL], "dcgm": ["1:4.4-1"], "chrony": ["4.7"]},
         *("libnccl2=2.28-1", "old=1", "cudnn=9-1"),
@@ -250,14 +250,14 @@ def test_hold_alone_is_not_a_transaction(run: Run) -> None:
     assert result["diff"][0]["after"] == f"dcgm 1\nlibnccl2 {NCCL} held\n"
 
 
-def test_what_would_touch_the_driver_is_refused_before_it_begins(run: Run) -> None:
+def test_transaction_that_affects_the_driver_is_refused(run: Run) -> None:
     host = Debian({"libnccl2": [NCCL]}, "nvidia-driver-570=570")
     with pytest.raises(Ended, match=r"would also change nvidia-driver-570\. Nothing was changed\n    remedy: "):
         run(host, packages=[wanted("libnccl2", NCCL)], absent=["nvidia-driver-*"], protect=["nvidia-driver*"])
     assert host.installed == {"nvidia-driver-570": "570"}
 
 
-def test_an_unavailable_version_is_reported_with_the_available_ones(run: Run) -> None:
+def test_unavailable_version_is_reported_with_the_available_ones(run: Run) -> None:
     host = Debian({"libnccl2": ["2.28-1", NCCL]})
     known = r"2\.28-1, 2\.27\.5-1\+cuda12\.9"
     with pytest.raises(Ended, match=rf"no such version: libnccl2 9\.9 \(known: {known}\)\n +remedy"):
@@ -265,7 +265,7 @@ def test_an_unavailable_version_is_reported_with_the_available_ones(run: Run) ->
     assert [line.split()[-1] for line in changing(host)] == ["update"]
 
 
-def test_a_driver_moves_as_a_whole_and_all_of_its_version_is_held(run: Run) -> None:
+def test_driver_packages_change_together_and_are_all_held(run: Run) -> None:
     host = Debian(
         {"nvidia-driver-cuda": [NEW, OLD], "nvlsm": ["2025.10-1"]},
         *(f"nvidia-driver-cuda={OLD}", f"libnvidia-ml1={NEW}", "nvidia-fabricmanager-570=1", "linux-image-amd64=6.12"),
@@ -282,7 +282,7 @@ def test_a_driver_moves_as_a_whole_and_all_of_its_version_is_held(run: Run) -> N
     assert not run(host, **DRIVER)["changed"]
 
 
-def test_a_failed_transaction_leaves_the_holds(run: Run) -> None:
+def test_failed_transaction_keeps_the_holds(run: Run) -> None:
     host = Debian({"nvidia-driver-cuda": [NEW]}, f"nvidia-driver-cuda={OLD}", held=("nvidia-driver-cuda",))
     host.broken = True
     with pytest.raises(
@@ -299,7 +299,7 @@ def test_remaining_differences_are_reported(run: Run, monkeypatch: pytest.Monkey
         run(host, packages=[wanted("libnccl2", NCCL)])
 
 
-def test_a_policy_that_a_killed_install_left_goes(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_policy_left_by_a_killed_install_is_removed(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(packages, "clear_policy", lambda: True)
     result = run(Debian({}, "chrony=4.6"), name=["chrony"])
     assert result["changed"]

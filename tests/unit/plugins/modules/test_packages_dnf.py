@@ -1,4 +1,4 @@
-"""The module that brings packages to the declaration, with a fake dnf and versionlock."""
+"""Tests of the packages module with a fake dnf and versionlock."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ INSTALL = "dnf -y --setopt=install_weak_deps=False"
 
 @pytest.fixture
 def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Make:
-    """Return a host with these repositories, installed packages and versionlock lines."""
+    """Return a function that makes a host with these repositories, installed packages and versionlock lines."""
 
     def make(*available: Rpm, installed: tuple[Rpm, ...] = (), locks: str | None = None) -> tuple[Machine, PlayedDnf]:
         path = tmp_path / "versionlock.list"
@@ -39,7 +39,7 @@ def wanted(name: str, version: str = "", *, hold: bool | None = None) -> dict[st
 
 
 def driver(version: str) -> tuple[Rpm, ...]:
-    """A driver of two packages, of which one requires the other."""
+    """Return a driver of two packages, one of which requires the other."""
     return Rpm("nvidia-driver-cuda", version, (f"libnvidia-ml = {version}",)), Rpm("libnvidia-ml", version)
 
 
@@ -57,14 +57,14 @@ def lines(host: PlayedDnf) -> set[str]:
 
 
 @pytest.mark.parametrize("provided", [True, False])
-def test_any_provider_of_a_name_will_do(make: Make, *, provided: bool) -> None:
+def test_any_provider_of_a_name_is_accepted(make: Make, *, provided: bool) -> None:
     other = Rpm("tzdata-legacy", "2025-1", provides=("tzdata",) if provided else ())
     machine, _ = make(Rpm("tzdata", "2026-1"), installed=(Rpm("chrony", "4.6-1"), other))
     assert machine.run(name=["chrony", "tzdata"])["installed"] == ([] if provided else ["tzdata"])
     assert machine.changing() == ([] if provided else [f"{INSTALL} install tzdata"])
 
 
-def test_a_lock_goes_before_its_package_moves_and_what_is_left_is_removed(make: Make) -> None:
+def test_lock_is_removed_before_its_package_changes_and_absent_packages_are_removed(make: Make) -> None:
     installed = (Rpm("libnccl", "2.26-1"), Rpm("old", "1-1"))
     machine, host = make(Rpm("libnccl", "2.27.5-1"), installed=installed, locks="libnccl-0:2.26-1.*\n")
     result = machine.run(packages=[wanted("libnccl", "2.27.5", hold=True)], absent=["old"])
@@ -78,7 +78,7 @@ def test_a_lock_goes_before_its_package_moves_and_what_is_left_is_removed(make: 
     assert result["removed"] == ["old"]
 
 
-def test_a_driver_moves_up_and_back_with_what_comes_with_it_and_all_of_it_is_locked(make: Make) -> None:
+def test_driver_is_upgraded_and_downgraded_with_its_dependencies_and_locked(make: Make) -> None:
     machine, host = make(*driver(OLD), *driver(NEW), *driver(NEWER))
     for version in (OLD, NEW, OLD):
         plain = version[2:].partition("-")[0]
@@ -88,15 +88,15 @@ def test_a_driver_moves_up_and_back_with_what_comes_with_it_and_all_of_it_is_loc
         assert not machine.run(**declared(plain))["changed"], "what is locked in its version is right"
 
 
-def test_a_lock_of_another_version_is_not_a_hold_and_does_not_stay(make: Make) -> None:
-    """`versionlock add` skips a package with an old lock and exits 0; the lock would then block version 580 forever."""
+def test_lock_of_another_version_is_replaced(make: Make) -> None:
+    """`versionlock add` skips a package with an old lock and exits 0; that lock would then block 580 permanently."""
     stale = f"# Added lock on Sun Nov 22 12:00:00 2026\nnvidia-driver-cuda-{OLD}.*\nlibnvidia-ml-{OLD}.*\n"
     machine, host = make(*driver(NEW), installed=driver(NEW), locks=stale)
     assert machine.run(**declared("580.95.05"))["held"] == ["libnvidia-ml", "nvidia-driver-cuda"]
     assert lines(host) == {f"nvidia-driver-cuda-{NEW}.*", f"libnvidia-ml-{NEW}.*"}
 
 
-def test_a_lock_written_by_hand_makes_way_and_one_of_a_longer_name_stays(make: Make) -> None:
+def test_manual_lock_is_replaced_and_a_lock_of_a_longer_name_kept(make: Make) -> None:
     by_hand = "nvidia-driver-cuda-570.*\ncuda-toolkit-12-8-0:12.8.1-1.*\n"
     machine, host = make(*driver(OLD), *driver(NEW), installed=driver(OLD), locks=by_hand)
     machine.run(**declared("580.95.05"))
@@ -105,7 +105,7 @@ def test_a_lock_written_by_hand_makes_way_and_one_of_a_longer_name_stays(make: M
     assert "nvidia-driver-cuda-570.*" not in lines(host)
 
 
-def test_a_transaction_that_fails_leaves_the_locks(make: Make) -> None:
+def test_failed_transaction_keeps_the_locks(make: Make) -> None:
     both = f"nvidia-driver-cuda-{OLD}.*\nlibnvidia-ml-{OLD}.*\n"
     broken = Rpm("nvidia-driver-cuda", NEW, ("nvidia-kmod-common",))
     machine, host = make(broken, *driver(OLD), installed=driver(OLD), locks=both)
@@ -115,21 +115,21 @@ def test_a_transaction_that_fails_leaves_the_locks(make: Make) -> None:
     assert lines(host) == set(both.split())
 
 
-def test_an_excluded_version_is_the_admins_word(make: Make) -> None:
+def test_version_excluded_by_the_admin_is_not_installed(make: Make) -> None:
     machine, host = make(*driver(NEW), locks=f"!nvidia-driver-cuda-{NEW}.*\n")
     with pytest.raises(Ended, match=r"Unable to find a match: nvidia-driver-cuda-580\.95\.05-\*"):
         machine.run(**declared("580.95.05"))
     assert versions(host) == {}
 
 
-def test_a_package_that_goes_takes_its_lock_along(make: Make) -> None:
+def test_lock_of_a_removed_package_is_removed(make: Make) -> None:
     old = Rpm("nvidia-fabric-manager", OLD)
     machine, host = make(*driver(NEW), installed=(*driver(NEW), old), locks=f"nvidia-fabric-manager-{OLD}.*\n")
     machine.run(**declared("580.95.05"), absent=["nvidia-fabric-manager"])
     assert not [line for line in lines(host) if line.startswith("nvidia-fabric-manager")]
 
 
-def test_what_shares_a_file_with_what_goes_is_installed_after_it(make: Make) -> None:
+def test_package_sharing_a_file_is_installed_after_the_removal(make: Make) -> None:
     """In a downgrade no package obsoletes the newer name."""
     files = ("/usr/bin/nv-fabricmanager",)
     old = Rpm("nvidia-fabric-manager", OLD, files=files)
@@ -156,7 +156,7 @@ def test_packages_removed_by_a_failed_installation_are_reported(make: Make, monk
         machine.run(packages=[wanted("nvidia-fabric-manager", "570.133.20-*")], absent=["nvidia-fabricmanager"])
 
 
-def test_the_stream_is_switched_before_the_packages(make: Make) -> None:
+def test_module_stream_is_switched_before_the_packages(make: Make) -> None:
     packages = [
         Rpm("nvidia-driver-cuda", version, stream=stream) for version, stream in ((OLD, "570-open"), (NEW, "580-open"))
     ]

@@ -1,4 +1,4 @@
-"""The process that holds a port: the output of ss, and a process that really listens."""
+"""Tests of finding the process that holds a port, with ss output and a real listening process."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ ANY = "0.0.0.0"  # noqa: S104 - nothing is bound to it
         ("name.without.an.address.invalid", "127.0.0.1", True),
     ],
 )
-def test_only_an_address_that_overlaps_is_in_the_way(wanted: str, held: str, *, expected: bool) -> None:
+def test_only_overlapping_addresses_conflict(wanted: str, held: str, *, expected: bool) -> None:
     item = {"address": wanted, "port": 80, "unit": "x", "key": "x_port"}
     found = port_holders.port_problems(item, "gpu1", f"LISTEN 0 5 {held}:80 0.0.0.0:*\n")
     assert bool(found) is expected
     assert all("not visible" in each["problem"] for each in found)
 
 
-def test_the_daemon_itself_may_hold_its_port(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_daemon_may_hold_its_own_port(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(port_holders, "holder", {"7": ("nginx", "nginx: master"), "8": ("", "")}.__getitem__)
     sockets = 'LISTEN 0 5 *:80 *:* users:(("nginx",pid=8,fd=5),("nginx",pid=7,fd=5))\n'
     item = {"address": "::", "port": 80, "unit": "nginx", "key": "x_port"}
@@ -49,7 +49,7 @@ def run(port: int, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
     return module_result(port_holders, capsys, ports=ports, host="gpu1")
 
 
-def test_a_port_that_another_process_holds_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+def test_port_held_by_another_process_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         result = run(port, capsys)
@@ -60,9 +60,7 @@ def test_a_port_that_another_process_holds_is_refused(capsys: pytest.CaptureFixt
     assert run(port, capsys)["problems"] == []
 
 
-def test_a_minimal_system_without_ss_reports_nothing(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_missing_ss_reports_nothing(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(AnsibleModule, "get_bin_path", lambda *_, **__: None)
     result = run(9090, capsys)
     assert {key: result.get(key) for key in ("changed", "problems")} == {"changed": False, "problems": []}

@@ -1,4 +1,4 @@
-"""The modules for RDMA and GPUDirect: their refusals, their files, and the results that the role uses."""
+"""Tests of the modules for RDMA and GPUDirect: refusals, files, and the results that the role uses."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ GPU: dict[str, Any] = {
 
 @pytest.fixture
 def call(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Call:
-    """Run a module on a host with these facts and files; return its result."""
+    """Return a function that runs a module on a host with these facts and files."""
 
     def run(
         plugin: ModuleType,
@@ -130,7 +130,7 @@ def test_rdma_is_refused_with_the_key_and_the_remedy(call: Call) -> None:
     assert (files, answer["problems"][0]["key"]) == ({}, "rdma_source")
 
 
-def test_nothing_is_written_before_the_packages_are_there(call: Call) -> None:
+def test_nothing_is_written_before_the_packages_are_installed(call: Call) -> None:
     files: dict[str, str] = {}
     options = declared(["rdma-core", "perftest"])
     answer = call(rdma, FOUND, options, files)
@@ -139,7 +139,7 @@ def test_nothing_is_written_before_the_packages_are_there(call: Call) -> None:
     assert (planned["changed"], files) == (True, {})
 
 
-def test_gpudirect_is_chosen_and_written(call: Call) -> None:
+def test_gpudirect_mode_is_selected_and_written(call: Call) -> None:
     files: dict[str, str] = {}
     options = {**AUTO, "gdrcopy": True}
     answer = call(gpudirect, GPU, options, files)
@@ -150,7 +150,7 @@ def test_gpudirect_is_chosen_and_written(call: Call) -> None:
     assert (answer["acs_redirects"], "ACS routes" in answer["notes"][1]) == (True, True)
     again = call(gpudirect, {**GPU, "peermem_loaded": True, "gdrcopy_loaded": True}, options, files)
     assert (again["changed"], again["load"]) == (False, [])
-    # With open modules it is no longer needed.
+    # With open kernel modules it is no longer needed.
     call(gpudirect, {**GPU, "open": True}, AUTO, files)
     assert set(files.values()) == {""}
 
@@ -159,14 +159,14 @@ def test_gpudirect_is_chosen_and_written(call: Call) -> None:
     ("found", "mode"),
     [({"driver": "", "open": None, "loaded": False}, ""), ({"container": "podman"}, "nvidia_peermem")],
 )
-def test_gpudirect_leaves_what_it_cannot_know_or_does_not_own(call: Call, found: dict[str, Any], mode: str) -> None:
+def test_gpudirect_leaves_unknown_hosts_and_containers_unchanged(call: Call, found: dict[str, Any], mode: str) -> None:
     files = {MODULES_FILE: "as before"}
     answer = call(gpudirect, {**GPU, **found}, AUTO, files)
     assert (answer["mode"], answer["load"], answer["changed"]) == (mode, [], False)
     assert files == {MODULES_FILE: "as before"}
 
 
-def test_gpudirect_refuses_a_mode_that_the_host_cannot_have(call: Call) -> None:
+def test_gpudirect_refuses_an_unsupported_mode(call: Call) -> None:
     answer = call(gpudirect, GPU, {**AUTO, "mode": "dmabuf"}, {})
     assert answer["busbar_refused"] is True
     assert answer["msg"].startswith("This step changed nothing.\ngpu1: gpudirect_mode: dmabuf is not possible: ")

@@ -1,4 +1,4 @@
-"""The module formats only disks that are blank both when it decides and when it begins."""
+"""Tests that the module formats only disks that are blank both when it plans and when it starts."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def facts(*contents: dict[str, str], given: tuple[str, ...] = (A,), **other: Any
 
 @pytest.fixture
 def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Write fake programs that record their calls; return the record."""
+    """Write fake programs that record their calls, and return the log file."""
     log = tmp_path / "called"
     log.touch()
     for name in PROGRAMS:
@@ -77,7 +77,7 @@ def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def make(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Make:
-    """Run the module where successive reads of the disks find these; return its result."""
+    """Return a function that runs the module with these results of successive disk reads."""
 
     def run(*found: dict[str, Any], check: bool = False, **change: object) -> dict[str, Any]:
         left = list(found)
@@ -91,7 +91,7 @@ def make(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) ->
     return run
 
 
-def test_a_blank_disk_is_formatted(make: Make, programs: Path) -> None:
+def test_blank_disk_is_formatted(make: Make, programs: Path) -> None:
     answer = make(facts(), facts(), facts(XFS))
     mkfs = f"mkfs.xfs -q -L scratch -m uuid={UUID} {A}"
     assert (answer["changed"], answer["uuid"], answer["commands"][0]) == (True, UUID, mkfs)
@@ -99,7 +99,7 @@ def test_a_blank_disk_is_formatted(make: Make, programs: Path) -> None:
     assert programs.read_text().splitlines() == [mkfs, "udevadm settle --timeout=30"]
 
 
-def test_an_existing_entry_is_not_a_change(make: Make, programs: Path) -> None:
+def test_existing_file_system_is_not_a_change(make: Make, programs: Path) -> None:
     answer = make(facts(XFS))
     assert (answer["changed"], answer["diff"], answer["missing_programs"]) == (False, [], [])
     assert answer["recipe"][0][0] == "mkfs.xfs"
@@ -113,13 +113,13 @@ def test_check_mode_runs_nothing(make: Make, programs: Path) -> None:
     assert programs.read_text() == ""
 
 
-def test_what_has_changed_since_is_left_alone(make: Make, programs: Path) -> None:
+def test_disk_changed_since_the_plan_is_left_unchanged(make: Make, programs: Path) -> None:
     answer = make(facts(), facts(EXT4))
     assert "Nothing was changed" in answer["msg"]
     assert programs.read_text() == ""
 
 
-def test_a_disk_with_data_is_a_refusal(make: Make, programs: Path) -> None:
+def test_disk_with_data_is_refused(make: Make, programs: Path) -> None:
     answer = make(facts(EXT4))
     assert answer["busbar_refused"] is True
     assert answer["msg"].startswith("The disks were not changed:\ngpu1: scratch_devices: ")
@@ -129,7 +129,7 @@ def test_a_disk_with_data_is_a_refusal(make: Make, programs: Path) -> None:
     assert programs.read_text() == ""
 
 
-def test_a_declaration_that_is_not_sound_is_refused_before_a_disk_is_read(make: Make) -> None:
+def test_invalid_declaration_is_refused_before_a_disk_is_read(make: Make) -> None:
     answer = make(path="/home")
     assert answer["msg"].startswith(
         "The scratch file system cannot be created as declared:\ngpu1: scratch_path: '/home' is not a usable"
@@ -137,7 +137,7 @@ def test_a_declaration_that_is_not_sound_is_refused_before_a_disk_is_read(make: 
     assert "is not possible with" in make(raid="zfs")["msg"]
 
 
-def test_an_array_is_started_and_then_looked_into(make: Make, programs: Path) -> None:
+def test_array_is_started_before_its_contents_are_read(make: Make, programs: Path) -> None:
     group = {"name": "scratch", "uuid": UUID, "level": "raid0", "devices": 2}
     array = {"path": "/dev/md127", "kind": "raid0", "number": "9:127", "size": 8 << 30, "state": "clean"}
     array |= {"mountpoints": [], "contents": [], "data": None}
@@ -155,7 +155,7 @@ def test_an_array_is_started_and_then_looked_into(make: Make, programs: Path) ->
     assert "mkfs" not in programs.read_text()
 
 
-def test_without_its_programs_it_says_what_is_missing_and_what_is_wrong(make: Make, programs: Path) -> None:
+def test_missing_programs_are_reported_and_problems_still_found(make: Make, programs: Path) -> None:
     (programs.parent / "bin" / "mkfs.xfs").unlink()
     answer = make(facts())
     assert (answer["changed"], answer["missing_programs"]) == (False, ["mkfs.xfs"])
@@ -164,7 +164,7 @@ def test_without_its_programs_it_says_what_is_missing_and_what_is_wrong(make: Ma
     assert programs.read_text() == ""
 
 
-def test_the_first_failure_ends_it(make: Make, programs: Path) -> None:
+def test_first_failure_ends_the_module(make: Make, programs: Path) -> None:
     (programs.parent / "broken-mkfs.xfs").touch()
     answer = make(facts(), facts())
     assert answer["msg"].startswith("gpu1: `mkfs.xfs -q")
@@ -172,7 +172,7 @@ def test_the_first_failure_ends_it(make: Make, programs: Path) -> None:
     assert programs.read_text().count("\n") == 1
 
 
-def test_a_program_that_asks_gets_no_answer(make: Make, programs: Path) -> None:
+def test_interactive_program_fails_without_input(make: Make, programs: Path) -> None:
     (programs.parent / "bin" / "mkfs.xfs").write_text("#!/bin/sh\nread answer\n")
     assert "failed" in make(facts(), facts())["msg"]
 
@@ -188,7 +188,7 @@ def test_a_missing_device_is_distinguished_from_a_file(tmp_path: Path) -> None:
     assert (found["place"], found["entries"], found["mount"]) == ("directory", ["file"], None)
 
 
-def test_ids_that_a_human_reads_come_first(tmp_path: Path) -> None:
+def test_readable_disk_ids_come_first(tmp_path: Path) -> None:
     disk = tmp_path / "nvme0n1"
     disk.touch()
     folder = tmp_path / "by-id"

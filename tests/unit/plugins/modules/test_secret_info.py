@@ -1,4 +1,4 @@
-"""The secrets of a host, recognised by the files that this collection writes."""
+"""Tests of a host's secrets, which are recognised by the files that this collection writes."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ def _held(name: str, path: Path, capsys: pytest.CaptureFixture[str]) -> bool:
         (secrets.token_urlsafe(24).encode() + b"\n", True),
         (secrets.token_urlsafe(24).encode()[:9], False),
         (b"", False),
-        # As mungekey of the packages makes it.
+        # A key from mungekey of the distribution package.
         (b"\xff" + secrets.token_bytes(127), False),
         (b"two words of an administrator who wrote a note", False),
         (None, False),
     ],
     ids=["long", "short with line end", "too short", "empty", "binary", "note", "none"],
 )
-def test_a_munge_key_of_the_cluster_is_distinguished_from_others(
+def test_munge_key_of_the_cluster_is_distinguished_from_others(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], content: bytes | None, *, held: bool
 ) -> None:
     path = tmp_path / "munge.key"
@@ -60,7 +60,7 @@ def test_a_munge_key_of_the_cluster_is_distinguished_from_others(
         ("grafana_secret.key", "secret"),
     ],
 )
-def test_what_was_derived_from_a_secret_shows_it(
+def test_derived_file_shows_that_the_host_has_the_secret(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, text: str
 ) -> None:
     path = tmp_path / "file"
@@ -70,7 +70,7 @@ def test_what_was_derived_from_a_secret_shows_it(
     assert not _held(name, path, capsys)
 
 
-def test_the_authority_s_certificate_is_distinguished_from_that_of_a_site(
+def test_generated_ca_certificate_is_distinguished_from_a_site_certificate(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "ca.crt"
@@ -81,5 +81,5 @@ def test_the_authority_s_certificate_is_distinguished_from_that_of_a_site(
     assert not _held("tls_ca", path, capsys)
 
 
-def test_a_folder_in_the_place_of_a_secret_is_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_directory_is_not_a_secret(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert not _held("munge.key", tmp_path, capsys)

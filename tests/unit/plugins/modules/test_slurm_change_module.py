@@ -1,4 +1,4 @@
-"""The module that applies a change of Slurm's configuration."""
+"""Tests of the module that applies a change of Slurm's configuration."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def asked(
 @pytest.mark.parametrize(
     ("release", "action"), [("slurm-wlm 24.11.5", "reconfigure"), ("slurm-wlm 22.05.8", "restart")]
 )
-def test_the_installed_release_decides(
+def test_installed_release_decides_between_reconfigure_and_restart(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, release: str, action: str
 ) -> None:
     answer = asked(capsys, monkeypatch, tmp_path, f"echo {release}")
@@ -39,7 +39,7 @@ def test_the_installed_release_decides(
 @pytest.mark.parametrize(
     ("command", "said"), [("echo lost >&2; exit 1", "exited with status 1"), ("echo nothing", "slurmctld -V: ")]
 )
-def test_without_a_release_the_old_files_are_known_all_the_same(
+def test_old_files_are_returned_even_if_the_release_is_unknown(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, command: str, said: str
 ) -> None:
     answer = asked(capsys, monkeypatch, tmp_path, command)

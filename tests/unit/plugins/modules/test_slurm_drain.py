@@ -1,4 +1,4 @@
-"""Draining nodes and waiting for their jobs, with fake Slurm commands."""
+"""Tests of draining nodes and waiting for their jobs, with fake Slurm commands."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ class Slurm:
     """A controller whose nodes and jobs are files."""
 
     def __init__(self, folder: Path) -> None:
-        """Write its commands."""
+        """Write the fake commands."""
         self.folder = folder
         for name, text in {
             "sinfo": 'cat "$0.answer"',
-            # The last answer is given again and again.
+            # The last answer is repeated.
             "squeue": 'echo "$@" >>"$0.asked"; [ ! -s "$0.next" ] || mv "$0.next" "$0.answer"; cat "$0.answer"',
             "scontrol": 'printf "%s\\n" "$@" >>"$0.asked"',
         }.items():
@@ -67,7 +67,7 @@ def test_nodes_in_service_are_drained_in_one_step(slurm: Slurm, run: Any) -> Non
     assert slurm.told == ["update", "NodeName=gpu1,gpu2", "State=DRAIN", f"Reason={REASON}"]
 
 
-def test_a_drain_of_an_admin_keeps_its_reason(slurm: Slurm, run: Any) -> None:  # noqa: ANN401
+def test_drain_by_an_admin_keeps_its_reason(slurm: Slurm, run: Any) -> None:  # noqa: ANN401
     done = run(["gpu3"])
     assert (done["changed"], done["before"]) == (False, {"gpu3": "fan broken"})
     assert slurm.told == []
@@ -83,7 +83,7 @@ def test_a_drain_of_an_admin_keeps_its_reason(slurm: Slurm, run: Any) -> None:  
         ("mixed", "high load", REASON, True),
     ],
 )
-def test_a_node_that_an_admin_set_down_is_drained_with_his_reason_and_not_resumed(  # noqa: PLR0913, PLR0917 - a table
+def test_node_set_down_by_an_admin_is_drained_with_that_reason_and_not_resumed(  # noqa: PLR0913, PLR0917 - a table
     slurm: Slurm,
     run: Any,  # noqa: ANN401
     state: str,
@@ -101,12 +101,12 @@ def test_a_node_that_an_admin_set_down_is_drained_with_his_reason_and_not_resume
     assert done["before"] == ({} if in_service else {"gpu2": before})
 
 
-def test_jobs_that_end_in_time_are_waited_for(slurm: Slurm, run: Any) -> None:  # noqa: ANN401
+def test_jobs_that_end_before_the_timeout_are_waited_for(slurm: Slurm, run: Any) -> None:  # noqa: ANN401
     slurm.jobs("41|alice|gpu2\n", " \n")
     assert run("gpu2", wait_s=60)["changed"] is True
 
 
-def test_jobs_that_stay_are_named_and_none_is_ended(slurm: Slurm, run: Any) -> None:  # noqa: ANN401
+def test_remaining_jobs_are_named_and_not_cancelled(slurm: Slurm, run: Any) -> None:  # noqa: ANN401
     slurm.jobs("41|alice|gpu[1-2]\n42_7|bob|gpu2\n")
     done = run("gpu[1-2]")
     assert done["failed"]
@@ -154,7 +154,7 @@ def test_the_remedy_does_not_resume_a_node_that_an_admin_drained(
     ],
     ids=["busy", "free", "drained before"],
 )
-def test_check_mode_says_what_would_happen_and_changes_nothing(
+def test_check_mode_reports_and_changes_nothing(
     slurm: Slurm,
     run: Any,  # noqa: ANN401
     nodes: str,
@@ -184,7 +184,7 @@ def test_check_mode_says_what_would_happen_and_changes_nothing(
         ),
     ],
 )
-def test_what_cannot_leave_is_refused_before_anything(
+def test_invalid_request_is_refused_before_any_change(
     slurm: Slurm,
     run: Any,  # noqa: ANN401
     nodes: object,
@@ -199,7 +199,7 @@ def test_what_cannot_leave_is_refused_before_anything(
 
 
 @pytest.mark.parametrize("command", ["sinfo", "squeue"])
-def test_a_controller_that_does_not_answer_means_nothing_further(slurm: Slurm, run: Any, command: str) -> None:  # noqa: ANN401
+def test_unresponsive_controller_ends_the_module(slurm: Slurm, run: Any, command: str) -> None:  # noqa: ANN401
     (slurm.folder / command).write_text("#!/bin/sh\necho Unable to contact slurm controller >&2; exit 1\n")
     done = run("gpu2", wait_s=60)
     assert done["failed"]
@@ -207,7 +207,7 @@ def test_a_controller_that_does_not_answer_means_nothing_further(slurm: Slurm, r
     assert "Unable to contact slurm controller" in done["msg"]
 
 
-def test_the_reason_of_a_drain_is_replaced_where_that_is_asked_for(slurm: Slurm, run: Any) -> None:  # noqa: ANN401 - a function
+def test_drain_reason_is_replaced_on_request(slurm: Slurm, run: Any) -> None:  # noqa: ANN401 - a function
     assert run("gpu[1,3]", replace_reason=True)["changed"] is True
     assert slurm.told == ["update", "NodeName=gpu1,gpu3", "State=DRAIN", f"Reason={REASON}"]
     (slurm.folder / "sinfo.answer").write_text(f"gpu3|drained|{REASON}\n")

@@ -1,4 +1,4 @@
-"""The database dump before an upgrade: slurmdbd is stopped, and the former dump stays until the new one is complete."""
+"""Tests of the database dump before an upgrade: slurmdbd must be stopped, and a complete dump replaces the last."""
 
 from __future__ import annotations
 
@@ -36,22 +36,22 @@ def run(tmp_path: Path, patch: pytest.MonkeyPatch, *, active: str = "inactive", 
     return module.result or {"msg": str(ended.value)}
 
 
-def test_a_dump_that_is_whole_takes_the_place_of_the_former(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_complete_dump_replaces_the_previous_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a.sql").write_text("former")
     assert (run(tmp_path, monkeypatch)["rows"], (tmp_path / "a.sql").read_text()) == (2, "new")
 
 
-def test_rows_that_are_missing_leave_the_former_dump(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_rows_keep_the_previous_dump(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a.sql").write_text("former")
     assert "row counts differ" in run(tmp_path, monkeypatch, rows=3)["msg"]
     assert (tmp_path / "a.sql").read_text() == "former"
 
 
-def test_a_slurmdbd_that_runs_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_running_slurmdbd_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "systemctl stop slurmdbd" in run(tmp_path, monkeypatch, active="active")["msg"]
 
 
-def test_a_full_disk_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_disk_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(slurm_dump, "database_bytes", lambda _settings: 1 << 60)
     with pytest.raises(BackupError, match="MiB free"):
         slurm_dump.dumped(None, tmp_path / "a.sql")  # type: ignore[arg-type]

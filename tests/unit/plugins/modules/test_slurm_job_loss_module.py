@@ -1,4 +1,4 @@
-"""The module refuses changes that would end jobs, and asks slurmctld despite a damaged configuration."""
+"""Tests that the module refuses changes that would end jobs, and queries slurmctld despite a damaged file."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Site:
     """A controller with a fake squeue."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-        """Let slurmctld run with the configuration OLD."""
+        """Simulate a running slurmctld with the configuration OLD."""
         self.folder, self.capsys, self.monkeypatch = folder, capsys, monkeypatch
         (folder / "slurm.conf").write_text(OLD)
         (folder / "job_state").touch()
@@ -32,7 +32,7 @@ class Site:
         self.slurmctld(runs=True)
 
     def slurmctld(self, *, runs: bool) -> None:
-        """Let slurmctld run or not."""
+        """Simulate a running or stopped slurmctld."""
         self.monkeypatch.setattr(slurm_change, "daemon_pids", lambda: {"1"} if runs else set())
 
     def squeue(self, script: str) -> None:
@@ -50,21 +50,21 @@ class Site:
 
 @pytest.fixture
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Site:
-    """A controller whose one job runs on gpu2."""
+    """Return a controller whose only job runs on gpu2."""
     made = Site(tmp_path, monkeypatch, capsys)
     made.squeue(f"echo '{JOB}' | tr '|' '\\037'")
     return made
 
 
 @pytest.mark.parametrize("check", [False, True])
-def test_a_loss_is_refused(site: Site, *, check: bool) -> None:
+def test_job_loss_is_refused(site: Site, *, check: bool) -> None:
     answer = site.run(_ansible_check_mode=check)
     assert answer["failed"]
     assert "job 7 of alice (runs on gpu2): node gpu2 is missing from the new slurm.conf" in answer["msg"]
     assert answer["jobs"] == ["7"]
 
 
-def test_a_loss_on_purpose_is_a_warning(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_allowed_job_loss_is_a_warning(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     warnings: list[str] = []
     monkeypatch.setattr(AnsibleModule, "warn", lambda _, text: warnings.append(text))
     answer = site.run(allow=True)
@@ -73,7 +73,7 @@ def test_a_loss_on_purpose_is_a_warning(site: Site, monkeypatch: pytest.MonkeyPa
     assert warnings == ["slurm_allow_job_loss: this run kills these jobs: 7"]
 
 
-def test_what_costs_nothing_is_not_refused_and_what_leaves_is_named(site: Site) -> None:
+def test_harmless_change_is_accepted_and_removed_objects_are_listed(site: Site) -> None:
     answer = site.run(OLD)
     assert (answer["jobs"], answer["removed"]) == ([], {"nodes": [], "partitions": []})
     site.squeue("true")
@@ -81,16 +81,16 @@ def test_what_costs_nothing_is_not_refused_and_what_leaves_is_named(site: Site) 
     assert (answer["jobs"], answer["removed"]) == ([], {"nodes": ["gpu2"], "partitions": ["batch"]})
 
 
-def test_a_removed_account_is_refused(site: Site) -> None:
+def test_removal_of_a_used_account_is_refused(site: Site) -> None:
     assert "slurm_accounts" in site.run(OLD, accounts=[{"name": "research", "state": "absent"}])["msg"]
 
 
-def test_a_first_installation_has_no_jobs(site: Site) -> None:
+def test_first_installation_has_no_jobs(site: Site) -> None:
     (site.folder / "slurm.conf").unlink()
     assert site.run()["jobs"] == []
 
 
-def test_the_note_of_a_run_that_died_says_what_is_in_force(site: Site) -> None:
+def test_note_of_a_killed_run_gives_the_active_configuration(site: Site) -> None:
     path = site.folder / "slurm.conf"
     path.write_text(NEW)
     (site.folder / "note").write_text(json.dumps({str(path): OLD}))
@@ -99,7 +99,7 @@ def test_the_note_of_a_run_that_died_says_what_is_in_force(site: Site) -> None:
     assert "removes node gpu2" in site.run(pending=str(site.folder / "note"))["msg"]
 
 
-def test_a_slurmctld_that_runs_and_keeps_silent_stops_a_change(site: Site) -> None:
+def test_running_but_unresponsive_slurmctld_prevents_a_change(site: Site) -> None:
     site.squeue("echo 'Unable to contact slurm controller' >&2; exit 1")
     answer = site.run(f"{OLD}MinJobAge=3\n")
     assert answer["failed"]
@@ -108,23 +108,23 @@ def test_a_slurmctld_that_runs_and_keeps_silent_stops_a_change(site: Site) -> No
     assert site.run(f"{OLD}MinJobAge=3\n", allow=True)["jobs"] == []
 
 
-def test_garbage_from_squeue_is_not_an_empty_queue(site: Site) -> None:
+def test_invalid_squeue_output_is_not_an_empty_queue(site: Site) -> None:
     site.squeue("echo 'something else'")
     assert "cannot parse the output of squeue" in site.run()["msg"]
 
 
-def test_a_damaged_file_does_not_keep_from_asking(site: Site) -> None:
-    """Slurm's commands fail with the damaged file, so they get the new one, which names the controller."""
+def test_damaged_file_does_not_prevent_the_query(site: Site) -> None:
+    """Slurm's commands fail with the damaged file, so they use the new one, which names the controller."""
     (site.folder / "slurm.conf").write_text("garbage")
     site.squeue(f'[ -n "$SLURM_CONF" ] || exit 1; grep -q gpu1 "$SLURM_CONF" && echo "{JOB}" | tr "|" "\\037"')
     assert "job 7 of alice" in site.run()["msg"]
 
 
-def test_without_slurmctld_only_a_removal_is_refused(site: Site) -> None:
+def test_only_removals_are_refused_without_slurmctld(site: Site) -> None:
     site.squeue("exit 1")
     site.slurmctld(runs=False)
     assert "slurmctld is not running" in site.run(NEW)["msg"]
-    # One run heals a damaged file, and a file that names the same nodes.
+    # A new file with the same nodes is accepted, also over a damaged one.
     assert site.run(f"{OLD}MinJobAge=3\n")["jobs"] == []
     (site.folder / "slurm.conf").write_text("garbage")
     assert site.run(NEW)["jobs"] == []

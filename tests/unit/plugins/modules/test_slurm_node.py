@@ -1,4 +1,4 @@
-"""The module that reads the state of nodes from Slurm."""
+"""Tests of the module that reads the state of nodes from Slurm."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def answering(folder: Path, name: str, lines: str, status: int = 0) -> None:
     executable(folder / name, f"#!/bin/sh\ncat <<END\n{lines}\nEND\nexit {status}\n")
 
 
-def test_nodes_that_are_not_ready(
+def test_nodes_that_are_not_ready_are_listed(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")

@@ -1,4 +1,4 @@
-"""A host's Slurm release, the releases that apt offers, and the packages missing from a release."""
+"""Tests of a host's Slurm release, the releases that apt offers, and the packages missing from a release."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LIBRARIES = "/usr/lib/x86_64-linux-gnu/slurm-wlm"
 
 
 class Host:
-    """A host whose commands print what was recorded on Debian 13."""
+    """A host whose commands print output recorded on Debian 13."""
 
     def __init__(self, **answers: str) -> None:
         """Store the outputs by the first word of the command."""
@@ -28,7 +28,7 @@ class Host:
         return 0, self.answers.get(command[0].replace("-", "_"), ""), ""
 
 
-def test_only_packages_made_of_slurm_count() -> None:
+def test_only_packages_built_from_slurm_are_considered() -> None:
     said = (
         f"installed slurmd {OLD} slurm-wlm\ninstalled slurm 0.4.4-1 slurm\nconfig-files slurmctld {OLD} slurm-wlm\n"
         f"installed slurm-smd {OLD} slurm-smd\n"
@@ -36,7 +36,7 @@ def test_only_packages_made_of_slurm_count() -> None:
     assert slurm_release.installed_packages(Host(dpkg_query=said)) == {"slurmd": OLD, "slurm-smd": OLD}
 
 
-def test_a_type_of_mpi_that_the_new_packages_lack_is_found(tmp_path: Path) -> None:
+def test_mpi_type_missing_from_the_new_packages_is_found(tmp_path: Path) -> None:
     (tmp_path / "slurm-wlm-basic-plugins_1%3a26.05.5-1_amd64.deb").touch()
     host = Host(
         dpkg_query=f"{LIBRARIES}/mpi_pmix_v5.so\n{LIBRARIES}/mpi_pmix.so\n{LIBRARIES}/mpi_pmi2.so\n",
@@ -47,7 +47,7 @@ def test_a_type_of_mpi_that_the_new_packages_lack_is_found(tmp_path: Path) -> No
     assert slurm_release.lost_types(host, {"slurm-wlm-basic-plugins": NEW}, tmp_path) == []
 
 
-def test_lost_types_of_mpi_are_found_without_an_upgrade() -> None:
+def test_lost_mpi_types_are_found_without_an_upgrade() -> None:
     fetched: list[list[str]] = []
 
     class Offered(Host):
@@ -69,7 +69,7 @@ def test_lost_types_of_mpi_are_found_without_an_upgrade() -> None:
     assert slurm_release.lost_in_offer(host, [], {"slurmd": NEW}) == []
 
 
-def test_a_daemon_whose_program_was_replaced_is_stale(tmp_path: Path) -> None:
+def test_daemon_with_a_replaced_program_is_stale(tmp_path: Path) -> None:
     for pid, target in (("7", "/usr/sbin/slurmd (deleted)"), ("8", "/usr/sbin/slurmd")):
         (tmp_path / pid).mkdir()
         (tmp_path / pid / "exe").symlink_to(target)
@@ -80,7 +80,7 @@ def test_a_daemon_whose_program_was_replaced_is_stale(tmp_path: Path) -> None:
     ("repository", "said"),
     [({}, "^$"), ({"release": "26.05"}, "slurm_repository: only supported with apt")],
 )
-def test_a_host_without_apt(repository: dict[str, str], said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_release_repository_needs_apt(repository: dict[str, str], said: str, monkeypatch: pytest.MonkeyPatch) -> None:
     given = {"repository": repository, "also": [], "write": False, "download": False, "mpi": False}
     module = PlayedModule(Host(dnf=""), given, check_mode=False)
     monkeypatch.setattr(slurm_release, "AnsibleModule", lambda **_: module)
@@ -89,7 +89,7 @@ def test_a_host_without_apt(repository: dict[str, str], said: str, monkeypatch: 
     assert module.result.get("installed", {}) == {}
 
 
-def test_apt_sees_the_files_before_they_are_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_apt_is_queried_with_files_that_are_not_yet_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sources, preferences = tmp_path / "sources.list.d/busbar-slurm.sources", tmp_path / "preferences.d/busbar.pref"
     for path in (sources, preferences):
         path.parent.mkdir()
@@ -103,9 +103,7 @@ def test_apt_sees_the_files_before_they_are_there(tmp_path: Path, monkeypatch: p
     assert list(sources.parent.iterdir()) == [sources.parent / "own.list"]
 
 
-def test_what_is_written_is_noted_first_for_whoever_brings_the_host_back(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_files_are_recorded_before_they_are_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source, preferences = tmp_path / "busbar-slurm.sources", tmp_path / "busbar-slurm.pref"
     noted: list[dict[str, str | None]] = []
 
@@ -120,7 +118,7 @@ def test_what_is_written_is_noted_first_for_whoever_brings_the_host_back(
     assert source.read_text() == "Types: deb\n"
 
 
-def test_a_plugin_of_a_package_that_comes_along_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_plugin_of_an_upgraded_package_is_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
     foreign = {"library": "/usr/lib/x.so", "file": "/etc/slurm/plugstack.conf", "slurm": "24.11.5"}
     monkeypatch.setattr(slurm_release, "foreign_plugins", lambda: [foreign])
     module = PlayedModule(Host(dpkg_query="slurm-wlm-extra: /usr/lib/x.so\n"), {}, check_mode=True)

@@ -1,4 +1,4 @@
-"""Resuming nodes that busbar drained, with fake Slurm commands."""
+"""Tests of resuming nodes that busbar drained, with fake Slurm commands."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_own_drains_are_resumed_in_one_step(resume: Any) -> None:  # noqa: ANN40
     )
 
 
-def test_a_drain_of_another_user_and_a_node_that_is_silent_are_left(resume: Any) -> None:  # noqa: ANN401
+def test_foreign_drain_and_unresponsive_node_are_left_unchanged(resume: Any) -> None:  # noqa: ANN401
     done, asked = resume(f"gpu1|drained|fan, Meyer\ngpu2|drained*|{OWN}\n")
     assert (done["changed"], asked) == (False, "")
     assert done["left"] == {
@@ -59,7 +59,7 @@ def test_a_drain_of_another_user_and_a_node_that_is_silent_are_left(resume: Any)
     }
 
 
-def test_a_node_that_does_not_come_back_is_reported(resume: Any) -> None:  # noqa: ANN401
+def test_node_still_drained_after_resume_is_reported(resume: Any) -> None:  # noqa: ANN401
     before = f"gpu1|drained|{OWN}\ngpu2|idle|none\n"
     done, _ = resume(before, "gpu1|drained|prolog failed\ngpu2|idle|none\n")
     assert (done["resumed"], done["left"]) == ([], {"gpu1": "drained after resuming: prolog failed"})

@@ -1,4 +1,4 @@
-"""The jobs of a validation: their user, and which of the task's environment variables they get."""
+"""Tests of the validation jobs: their user, and the environment variables that they get."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ def submitted(user: str) -> dict[str, Any]:
 
 @pytest.fixture
 def open_folder() -> Iterator[Path]:
-    """A directory that other users may enter; pytest closes its own ones, again at each start."""
+    """Return a directory that other users can enter; pytest revokes access to its own at each start."""
     with tempfile.TemporaryDirectory() as name:
         Path(name).chmod(0o755)
         yield Path(name)
 
 
-def test_a_job_is_the_users_and_sees_nothing_of_roots_environment(
+def test_job_runs_as_the_user_without_the_environment_of_root(
     open_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if os.geteuid() != 0:
@@ -68,7 +68,7 @@ def test_a_job_is_the_users_and_sees_nothing_of_roots_environment(
     assert names - {"PWD", "SHLVL", "_", "SLURM_CONF"} == {"HOME", "LANG", "LOGNAME", "PATH", "SHELL", "USER"}
 
 
-def test_without_that_user_nothing_is_submitted() -> None:
+def test_nothing_is_submitted_if_the_user_is_missing() -> None:
     entry = submitted("nobody-at-all")
     assert (
         entry["problem"]

@@ -1,4 +1,4 @@
-"""How jobs are followed: until they end, until their deadline, or as long as the caller waits."""
+"""Tests of following jobs until they end, until their deadline, or as long as the caller waits."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LATE = 1e9
 
 
 class Slurm(FakeClock):
-    """Jobs with these seconds in the queue and on nodes, and a clock that only sleep advances."""
+    """Jobs with given seconds in the queue and on nodes, and a clock that only sleep advances."""
 
     def __init__(self, jobs: dict[str, tuple[float, float]], *, silent: bool = False, down: bool = False) -> None:
         """Store the jobs."""
@@ -66,7 +66,7 @@ def test_all_jobs_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found["2"]["seconds"] == pytest.approx(30, abs=1.1)
 
 
-def test_patience_ends_the_call_and_no_job(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_expired_patience_ends_the_call_but_no_job(monkeypatch: pytest.MonkeyPatch) -> None:
     slurm = Slurm({"1": (0, 2), "2": (0, LATE)})
     found = followed(monkeypatch, slurm, patience=10)
     assert slurm.now - 5000 == pytest.approx(10, abs=1.1)
@@ -98,31 +98,29 @@ def test_late_jobs_are_cancelled_at_once_and_reported(
     assert slurm.cancelled == {"7": pytest.approx(ended, abs=1.1)}
 
 
-def test_jobs_that_are_late_together_are_cancelled_by_one_command(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_late_jobs_are_cancelled_by_one_command(monkeypatch: pytest.MonkeyPatch) -> None:
     slurm = Slurm({str(number): (0, LATE) for number in range(1, 9)})
     followed(monkeypatch, slurm, left=50.0)
     assert [words for words in slurm.asked if words[0] == "scancel"] == [("scancel", *slurm.jobs)]
 
 
-def test_of_a_daemon_that_leaves_a_question_open_no_other_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unresponsive_daemon_is_queried_only_once(monkeypatch: pytest.MonkeyPatch) -> None:
     slurm = Slurm({str(number): (0, LATE) for number in range(1, 9)}, silent=True)
     found = followed(monkeypatch, slurm, patience=5, left=10.0)
     assert len(slurm.asked) == 1
     assert slurm.now - 5000 <= 21
-    # Nothing is known of the jobs, and nobody has ended them.
+    # The state of the jobs is unknown, and no job was cancelled.
     assert {(entry["problem"], entry["over"]) for entry in found.values()} == {("", False)}
 
 
 @pytest.mark.parametrize("asked", [{"wait": 3}, {"left": 5.0}, {"time_limit": 2}])
-def test_a_daemon_that_is_down_ends_no_job_and_blames_none(
-    monkeypatch: pytest.MonkeyPatch, asked: dict[str, float]
-) -> None:
+def test_stopped_daemon_cancels_and_blames_no_job(monkeypatch: pytest.MonkeyPatch, asked: dict[str, float]) -> None:
     found = followed(monkeypatch, Slurm({"1": (0, LATE)}, down=True), patience=20, **asked)
     assert (found["1"]["problem"], found["1"]["over"]) == ("", False)
 
 
 @pytest.mark.parametrize(("left", "minutes"), [(None, 11), (100.0, 2), (60.0, 1), (1.5, 1), (0.0, None), (1e6, 11)])
-def test_a_job_is_submitted_with_no_more_time_than_is_left(
+def test_job_time_limit_does_not_exceed_the_remaining_time(
     monkeypatch: pytest.MonkeyPatch, left: float | None, minutes: int | None
 ) -> None:
     params = ASKED | {"left": left}

@@ -1,4 +1,4 @@
-"""How long a test waits for its nodes: for other users' jobs only if requested."""
+"""Tests of how long a test waits for its nodes; it waits for other users' jobs only on request."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ansible_collections.busbar.cluster.plugins.module_utils.slurm import job_ru
 from fake_clock import FakeClock
 
 WAIT = 60
-# The user who runs the tests, who is there on every machine.
+# The user who runs the tests; root exists on every machine.
 ROOT = {"user": "root", "home": "/root"}
 
 
@@ -52,13 +52,13 @@ def _waited(  # noqa: PLR0913 - options of the module
         ("allocated", "mixed", False, 3),
         ("allocated", "drained", False, 3),
         ("idle", "drained", False, 0),
-        # Such nodes come back by themselves, and nobody works on them.
+        # Such nodes become idle by themselves, and no user works on them.
         ("mixed", "completing", False, WAIT),
         ("mixed", "idle*", False, WAIT),
         ("idle", "down", False, WAIT),
     ],
 )
-def test_how_long_nodes_are_waited_for(
+def test_wait_depends_on_the_state_of_the_nodes(
     monkeypatch: pytest.MonkeyPatch, first: str, second: str, seconds: float, *, wait_for_jobs: bool
 ) -> None:
     states = f"gpu1|{first}|none\ngpu2|{second}|none\n"
@@ -79,7 +79,7 @@ def test_how_long_nodes_are_waited_for(
         ({"left": 0.0}, 0, {}),
     ],
 )
-def test_a_wait_comes_back_after_its_patience_and_ends_with_what_is_left(
+def test_wait_returns_after_its_patience_or_the_remaining_time(
     monkeypatch: pytest.MonkeyPatch, options: dict[str, float], seconds: float, waits_for: dict[str, str]
 ) -> None:
     states = "gpu1|idle|none\ngpu2|mixed|none\n"
@@ -97,7 +97,7 @@ def test_a_wait_comes_back_after_its_patience_and_ends_with_what_is_left(
         ("drained", "11|alice\n", {}, "drained"),
     ],
 )
-def test_a_node_is_busy_only_with_a_job_that_runs(
+def test_node_is_busy_only_with_a_running_job(
     monkeypatch: pytest.MonkeyPatch, state: str, queue: str, busy: dict[str, str], left_out: str
 ) -> None:
     runner = job_runner.Runner(SimpleNamespace(params={"share": False, "left": None, **ROOT}))
@@ -107,7 +107,7 @@ def test_a_node_is_busy_only_with_a_job_that_runs(
     assert (entry["busy"], entry["left_out"], entry["job_id"]) == (busy, {"gpu1": left_out}, "")
 
 
-def test_a_controller_that_does_not_answer_is_waited_for_under_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unresponsive_controller_is_named_in_the_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     took, waits_for = _waited(monkeypatch, "", wait_for_jobs=False, patience=5)
     assert took == pytest.approx(5, abs=1)
     assert waits_for == dict.fromkeys(("gpu1", "gpu2"), "slurmctld does not answer")

@@ -1,4 +1,4 @@
-"""The lines that load a host's SPANK plugins: none for another release, the old ones if a trial step fails."""
+"""Tests of the plugstack lines of SPANK plugins: none for another release, restored if a test step fails."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class FakeModule:
 
 @pytest.fixture
 def item(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """A plugin with an installed package whose library is for Slurm 24.11.5."""
+    """Return a plugin with an installed package whose library is for Slurm 24.11.5."""
     monkeypatch.setattr(spank_plugins, "LINES", tmp_path / "plugstack.conf.d")
     monkeypatch.setattr(spank_plugins, "LIBRARIES", tmp_path / "lib")
     monkeypatch.setattr(spank_plugins, "EARLIER", (tmp_path / "earlier",))
@@ -69,7 +69,7 @@ def keep(module: FakeModule, *items: dict[str, Any]) -> spank_plugins.Host:
     return host
 
 
-def test_a_line_is_written_once_and_removed(tmp_path: Path, item: dict[str, Any]) -> None:
+def test_line_is_written_once_and_removed(tmp_path: Path, item: dict[str, Any]) -> None:
     line = tmp_path / "plugstack.conf.d" / "busbar-greeting.conf"
     assert keep(FakeModule(tmp_path), item).changed == [str(line)]
     assert line.read_text().splitlines()[-1] == f"required {item['library']}"
@@ -81,7 +81,9 @@ def test_a_line_is_written_once_and_removed(tmp_path: Path, item: dict[str, Any]
     assert not line.exists()
 
 
-def test_the_package_of_the_former_version_is_stale_and_earlier_files_go(tmp_path: Path, item: dict[str, Any]) -> None:
+def test_package_of_the_previous_version_is_stale_and_old_files_are_removed(
+    tmp_path: Path, item: dict[str, Any]
+) -> None:
     assert keep(FakeModule(tmp_path), item).stale() == []
     (tmp_path / "earlier").mkdir()
     new = install(tmp_path, item | {"version": "2", "library": ""})
@@ -89,7 +91,7 @@ def test_the_package_of_the_former_version_is_stale_and_earlier_files_go(tmp_pat
     assert not (tmp_path / "earlier").exists()
 
 
-def test_check_mode_foresees_a_package_that_is_not_built_yet(tmp_path: Path, item: dict[str, Any]) -> None:
+def test_check_mode_assumes_a_package_that_is_not_built_yet(tmp_path: Path, item: dict[str, Any]) -> None:
     (tmp_path / "lib" / item["library"].rpartition("/")[2]).unlink()
     assert len(keep(FakeModule(tmp_path, check=True), item).changed) == 1
     assert not (tmp_path / "plugstack.conf.d").exists()
@@ -97,7 +99,7 @@ def test_check_mode_foresees_a_package_that_is_not_built_yet(tmp_path: Path, ite
         keep(FakeModule(tmp_path), item)
 
 
-def test_another_release_is_refused_before_anything_changes(
+def test_plugin_for_another_release_is_refused_before_any_change(
     tmp_path: Path, item: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(spank_plugins, "slurm_of_plugin", lambda _: "23.11.7")
@@ -106,9 +108,7 @@ def test_another_release_is_refused_before_anything_changes(
     assert not (tmp_path / "plugstack.conf.d").exists()
 
 
-def test_a_micro_release_is_the_same_release(
-    tmp_path: Path, item: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_micro_releases_are_compatible(tmp_path: Path, item: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(spank_plugins, "slurm_of_plugin", lambda _: "24.11.1")
     assert len(keep(FakeModule(tmp_path), item).changed) == 1
 
@@ -120,7 +120,7 @@ def test_a_micro_release_is_the_same_release(
         ((1, "", "srun: error: spank: no\n"), "exited with status 1: srun: error"),
     ],
 )
-def test_lines_are_taken_back_when_srun_does_not_take_them(
+def test_lines_are_removed_if_srun_rejects_them(
     tmp_path: Path, item: dict[str, Any], srun: tuple[int, str, str], said: str
 ) -> None:
     with pytest.raises(Failed, match=said):
@@ -128,7 +128,7 @@ def test_lines_are_taken_back_when_srun_does_not_take_them(
     assert list((tmp_path / "plugstack.conf.d").iterdir()) == []
 
 
-def test_after_an_update_of_slurm_what_is_foreign_or_gone_is_not_loaded(tmp_path: Path, item: dict[str, Any]) -> None:
+def test_foreign_or_missing_plugins_are_not_loaded_after_a_slurm_update(tmp_path: Path, item: dict[str, Any]) -> None:
     keep(FakeModule(tmp_path), item)
     module = FakeModule(tmp_path)
     assert spank_plugins.Host(module).foreign() == []
@@ -158,7 +158,7 @@ class Node(FakeModule):
     """A host whose slurmd runs, with fake systemctl, sinfo, srun and scontrol that record their calls."""
 
     def __init__(self, folder: Path, *, step: tuple[int, str, str] = (0, "", ""), check: bool = False):
-        """Let slurmd have loaded these lines."""
+        """Start with a slurmd that has loaded no plugin of the collection."""
         super().__init__(folder, check=check)
         self.params["node"] = "gpu1"
         self.step, self.asked = step, list[str]()
@@ -181,7 +181,7 @@ class Node(FakeModule):
         if command[:2] == ["systemctl", "reload"] and self.loads:
             self.load()
         if command[0] == "timeout" and self.reason and not any("State=RESUME" in words for words in self.asked):
-            # select_nodes of slurmctld takes no drained node, not even in a reservation.
+            # select_nodes of slurmctld never selects a drained node, even in a reservation.
             return 1, "", "srun: error: Unable to allocate resources: Requested nodes are busy\n"
         if command[0] == "timeout":
             self.reason = self.reason or ("Epilog error" if self.step[0] else self.epilog)
@@ -202,7 +202,7 @@ def proc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("proc")
-def test_slurmd_reads_a_new_line_and_a_job_step_proves_it(tmp_path: Path, item: dict[str, Any]) -> None:
+def test_slurmd_loads_a_new_line_and_a_job_step_verifies_it(tmp_path: Path, item: dict[str, Any]) -> None:
     node = Node(tmp_path)
     assert keep(node, item).unproven == ""
     assert "systemctl reload slurmd" in node.asked
@@ -214,7 +214,7 @@ def test_slurmd_reads_a_new_line_and_a_job_step_proves_it(tmp_path: Path, item: 
 
 
 @pytest.mark.usefixtures("proc")
-def test_a_slurmd_that_lacks_what_is_installed_reads_it(tmp_path: Path, item: dict[str, Any]) -> None:
+def test_slurmd_without_an_installed_plugin_is_reloaded(tmp_path: Path, item: dict[str, Any]) -> None:
     keep(Node(tmp_path), item)
     old = Node(tmp_path)
     old.maps.write_text("7f00-7f01 r-xp 0000 08:01 42   /usr/sbin/slurmd\n")
@@ -227,7 +227,7 @@ def test_a_slurmd_that_lacks_what_is_installed_reads_it(tmp_path: Path, item: di
 
 
 @pytest.mark.usefixtures("proc")
-def test_a_line_with_which_no_job_step_runs_is_taken_back(tmp_path: Path, item: dict[str, Any]) -> None:
+def test_line_that_breaks_job_steps_is_reverted(tmp_path: Path, item: dict[str, Any]) -> None:
     keep(Node(tmp_path), item)
     line = tmp_path / "plugstack.conf.d" / "busbar-greeting.conf"
     before = line.read_text()
@@ -241,7 +241,7 @@ def test_a_line_with_which_no_job_step_runs_is_taken_back(tmp_path: Path, item: 
 
 
 @pytest.mark.usefixtures("proc")
-def test_a_line_with_which_a_step_runs_and_its_epilog_fails_is_taken_back(tmp_path: Path, item: dict[str, Any]) -> None:
+def test_line_that_breaks_the_epilog_is_reverted(tmp_path: Path, item: dict[str, Any]) -> None:
     node = Node(tmp_path)
     node.epilog = "Epilog error"
     with pytest.raises(Failed, match=r"a job step on gpu1 ran, but left 'Epilog error'.*the node was resumed"):
@@ -250,7 +250,7 @@ def test_a_line_with_which_a_step_runs_and_its_epilog_fails_is_taken_back(tmp_pa
 
 
 @pytest.mark.usefixtures("proc")
-def test_a_node_that_others_drained_stays_so(tmp_path: Path, item: dict[str, Any]) -> None:
+def test_node_drained_by_others_stays_drained(tmp_path: Path, item: dict[str, Any]) -> None:
     node = Node(tmp_path, step=(1, "", "srun: error: Nodes gpu1 are still not ready\n"))
     node.reason = "memory is replaced"
     assert "could not run a job step" in keep(node, item).unproven
@@ -258,7 +258,7 @@ def test_a_node_that_others_drained_stays_so(tmp_path: Path, item: dict[str, Any
 
 
 @pytest.mark.usefixtures("proc")
-def test_a_node_that_an_upgrade_drained_runs_the_step_in_a_reservation(tmp_path: Path, item: dict[str, Any]) -> None:
+def test_node_drained_by_an_upgrade_runs_the_step_in_a_reservation(tmp_path: Path, item: dict[str, Any]) -> None:
     """Slurm starts no job step on a drained node."""
     node = Node(tmp_path)
     node.reason = "busbar: upgrade of Slurm"
@@ -273,7 +273,7 @@ def test_a_node_that_an_upgrade_drained_runs_the_step_in_a_reservation(tmp_path:
 
 
 @pytest.mark.usefixtures("proc")
-def test_a_busy_node_is_reported_and_not_waited_for(tmp_path: Path, item: dict[str, Any]) -> None:
+def test_busy_node_is_reported_and_not_waited_for(tmp_path: Path, item: dict[str, Any]) -> None:
     said = "srun: error: Unable to allocate resources: Requested nodes are busy\n"
     host = keep(Node(tmp_path, step=(1, "", said)), item)
     assert (
@@ -283,7 +283,7 @@ def test_a_busy_node_is_reported_and_not_waited_for(tmp_path: Path, item: dict[s
 
 
 @pytest.mark.usefixtures("proc")
-def test_a_slurmd_that_does_not_load_it_fails(
+def test_slurmd_that_does_not_load_the_plugin_is_an_error(
     tmp_path: Path, item: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(spank_check, "RELOAD_S", 0)

@@ -1,4 +1,4 @@
-"""The module's facts of a host's SSH configuration."""
+"""Tests of the module's facts about a host's SSH configuration."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def _read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
     return module_result(ssh_host_info, capsys, **args)
 
 
-def test_public_halves_are_read(
+def test_public_keys_are_read(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     user = pwd.struct_passwd(("admin", "x", 1000, 1000, "", str(tmp_path), "/bin/sh"))
@@ -63,7 +63,7 @@ def test_version(text: str, version: str) -> None:
 @pytest.mark.parametrize(
     ("private", "remedy"), [(False, "ssh-keygen -A"), (True, "ssh-keygen -y -f {key} > {key}.pub")]
 )
-def test_a_missing_public_half_has_its_own_remedy(
+def test_missing_public_key_has_its_own_remedy(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], *, private: bool, remedy: str
 ) -> None:
     key = tmp_path / "key"

@@ -1,4 +1,4 @@
-"""The module that writes the files which the action plugin rendered."""
+"""Tests of the module that writes the files rendered by the action plugin."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def run(
     return json.loads(capsys.readouterr().out), stopped.value.code == 0
 
 
-def test_written_once_and_then_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_files_are_written_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     items = [{"path": str(tmp_path / "new" / name), "content": f"{name}\n", "mode": "0640"} for name in "ab"]
     first, ok = run(capsys, items)
     assert ok
@@ -52,7 +52,9 @@ def test_written_once_and_then_left_alone(tmp_path: Path, capsys: pytest.Capture
     assert (second["changed"], second["changed_paths"], second["diff"]) == (False, [], [])
 
 
-def test_new_parents_are_open_for_all_under_any_umask(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_new_parent_directories_are_accessible_under_any_umask(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     os.umask(0o077)
     run(capsys, [{"path": str(tmp_path / "a/b/c"), "content": "", "mode": "0600"}])
     assert [stat.S_IMODE((tmp_path / name).stat().st_mode) for name in ("a", "a/b")] == [0o755, 0o755]
@@ -77,7 +79,7 @@ def test_absent(tmp_path: Path, capsys: pytest.CaptureFixture[str], *, present: 
     assert not path.exists()
 
 
-def test_check_mode_changes_nothing_and_says_what_it_would(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_mode_reports_and_changes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "old").write_text("old")
     items = [
         {"path": str(tmp_path / "no" / "such" / "a"), "content": "a", "validate": "/no/such/program %s"},
@@ -89,7 +91,7 @@ def test_check_mode_changes_nothing_and_says_what_it_would(tmp_path: Path, capsy
     assert sorted(path.name for path in tmp_path.iterdir()) == ["old"]
 
 
-def test_nothing_is_written_when_one_file_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_one_refused_file_prevents_all_writes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     items = [
         {"path": str(tmp_path / "a"), "content": "a", "validate": "grep -q a %s"},
         {"path": str(tmp_path / "b"), "content": "b", "validate": "sh -c 'echo no good >&2; exit 1' %s"},
@@ -102,13 +104,13 @@ def test_nothing_is_written_when_one_file_is_refused(tmp_path: Path, capsys: pyt
 
 
 @pytest.mark.parametrize("item", [{"path": "relative", "content": ""}, {"path": "/tmp/without-content"}])  # noqa: S108
-def test_bad_item_is_refused(capsys: pytest.CaptureFixture[str], item: dict[str, Any]) -> None:
+def test_invalid_item_is_refused(capsys: pytest.CaptureFixture[str], item: dict[str, Any]) -> None:
     result, ok = run(capsys, [item])
     assert not ok
     assert "must be absolute" in result["msg"]
 
 
-def test_what_never_came_into_force_stays_changed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_pending_files_are_reported_as_changed_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     note = tmp_path / "state" / "note"
     paths = [tmp_path / name for name in ("kept", "edited", "new", "gone")]
     for path in (paths[0], paths[1], paths[3]):
@@ -135,12 +137,12 @@ def test_what_never_came_into_force_stays_changed(tmp_path: Path, capsys: pytest
     assert not note.exists()
 
 
-def test_a_check_leaves_no_note(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_mode_leaves_no_note(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run(capsys, [{"path": str(tmp_path / "a"), "content": "a"}], check=True, pending=tmp_path / "note")
     assert not list(tmp_path.iterdir())
 
 
-def test_a_damaged_note_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_damaged_note_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     note = tmp_path / "note"
     note.write_text("{")
     result, ok = run(capsys, [{"path": str(tmp_path / "a"), "content": "a"}], pending=note)
@@ -149,7 +151,7 @@ def test_a_damaged_note_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert not (tmp_path / "a").exists()
 
 
-def test_a_diff_keeps_silent_where_it_shall(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_hidden_files_have_no_diff(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "secret"
     path.write_text("hidden1")
     written, _ = run(capsys, [{"path": str(path), "content": "hidden2", "hidden": True}])
@@ -163,7 +165,7 @@ def test_a_diff_keeps_silent_where_it_shall(tmp_path: Path, capsys: pytest.Captu
 
 @pytest.fixture
 def moments(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[int]]:
-    """Record the mode of each path after each change: what another user could have read in between."""
+    """Record the mode of each path after each change, to find moments at which other users could read it."""
     seen: dict[str, list[int]] = {}
 
     def watched(name: str) -> None:
@@ -184,7 +186,7 @@ def moments(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[int]]:
     return seen
 
 
-def test_a_secret_is_readable_by_others_at_no_moment(
+def test_secret_is_never_readable_by_others(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], moments: dict[str, list[int]]
 ) -> None:
     note = tmp_path / "state" / "web.pending"
@@ -205,7 +207,7 @@ def test_a_secret_is_readable_by_others_at_no_moment(
     }
 
 
-def test_a_file_for_all_is_readable_by_all_in_the_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_public_file_is_readable_by_all(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = os.umask(0o022)
     run(capsys, [{"path": str(tmp_path / "a"), "content": "a"}])
     assert os.umask(before) == 0o022
@@ -213,7 +215,7 @@ def test_a_file_for_all_is_readable_by_all_in_the_end(tmp_path: Path, capsys: py
 
 
 def packed(**members: str) -> tuple[bytes, str]:
-    """Return a program, and the same as the action plugin sends it."""
+    """Return a program, and its encoding as sent by the action plugin."""
     stream = io.BytesIO()
     stream.write(b"#!/usr/bin/python3\n")
     with zipfile.ZipFile(stream, "w") as archive:
@@ -222,7 +224,7 @@ def packed(**members: str) -> tuple[bytes, str]:
     return stream.getvalue(), base64.b64encode(zlib.compress(stream.getvalue())).decode()
 
 
-def test_a_program_is_kept_to_the_byte(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_program_is_written_unchanged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     data, sent = packed(main="\xff", other="")
     item = {"path": str(tmp_path / "tool"), "packed": sent, "mode": "0755"}
     run(capsys, [item], check=True)
@@ -233,7 +235,7 @@ def test_a_program_is_kept_to_the_byte(tmp_path: Path, capsys: pytest.CaptureFix
     assert run(capsys, [item])[0]["changed"] is False
 
 
-def test_the_diff_of_a_program_lists_its_members(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_diff_of_a_program_lists_its_members(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path, note = tmp_path / "tool", tmp_path / "note"
     path.write_text("a script of an earlier version\n")
     first, _ = run(capsys, [{"path": str(path), "packed": packed(a="1", b="22")[1]}], pending=note)
@@ -248,7 +250,7 @@ def test_the_diff_of_a_program_lists_its_members(tmp_path: Path, capsys: pytest.
     assert (third["changed"], third["diff"]) == (True, second["diff"])
 
 
-def test_the_directory_of_an_earlier_version_is_removed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_directory_of_an_earlier_version_is_removed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "old/part").mkdir(parents=True)
     (tmp_path / "old/part/file").write_text("x")
     items = [{"path": str(tmp_path / "new"), "content": "x"}, {"path": str(tmp_path / "old"), "state": "absent"}]
@@ -260,7 +262,7 @@ def test_the_directory_of_an_earlier_version_is_removed(tmp_path: Path, capsys: 
     assert run(capsys, items)[0]["changed"] is False
 
 
-def test_the_target_of_a_link_is_not_removed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_target_of_a_link_is_not_removed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "kept").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "kept")
     _, ok = run(capsys, [{"path": str(tmp_path / "link"), "state": "absent"}])

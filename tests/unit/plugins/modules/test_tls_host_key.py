@@ -1,4 +1,4 @@
-"""The host's private key: made once, readable by root and one group; the result has the public key."""
+"""Tests of the host's private key: created once, readable by root and one group; the result has the public key."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _run(place: Path, capsys: pytest.CaptureFixture[str], *, check: bool = False
         return module_result(tls_host_key, capsys, **args)
 
 
-def test_made_once_and_readable_by_the_group(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_key_is_created_once_and_readable_by_the_group(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     place = tmp_path / "a" / "tls"
     first = _run(place, capsys)
     assert first["changed"]
@@ -44,7 +44,7 @@ def test_access_is_corrected(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert stat.S_IMODE((tmp_path / "host.key").stat().st_mode) == 0o640
 
 
-def test_check_mode_makes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_mode_creates_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     answer = _run(tmp_path / "tls", capsys, check=True)
     assert (answer["changed"], answer["public_key"], answer["certificate"]) == (True, "", "")
     assert list(tmp_path.iterdir()) == []
@@ -52,13 +52,13 @@ def test_check_mode_makes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert answer["changed"]
 
 
-def test_no_key_is_made_where_the_site_brings_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_key_is_created_if_the_site_provides_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     answer = _run(tmp_path / "tls", capsys, make=False)
     assert (answer["changed"], answer["public_key"]) == (True, "")
     assert list((tmp_path / "tls").iterdir()) == []
 
 
-def test_a_damaged_key_is_reported_with_the_remedy(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_damaged_key_is_reported_with_the_remedy(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "host.key").write_text("damaged\n")
     answer = _run(tmp_path, capsys)
     assert answer["failed"]

@@ -1,4 +1,4 @@
-"""The module that installs a program from an upstream archive, with a real download from this machine."""
+"""Tests of the module that installs a program from an upstream archive, with a real local download."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def run(
     return json.loads(capsys.readouterr().out), stopped.value.code == 0
 
 
-def test_unpacked_once(archive: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_archive_is_unpacked_once(archive: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     url, sha256 = archive
     wanted = {"source": url, "sha256": sha256, "dest": str(tmp_path / "opt" / "thing")}
     assert run(capsys, wanted, check=True)[0]["changed"]
@@ -65,7 +65,7 @@ def test_unpacked_once(archive: tuple[str, str], tmp_path: Path, capsys: pytest.
     assert [path.name for path in (tmp_path / "opt").iterdir()] == ["thing"]
 
 
-def test_another_checksum_is_refused(
+def test_wrong_checksum_is_refused(
     archive: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     said, ok = run(capsys, {"source": archive[0], "sha256": "0" * 64, "dest": str(tmp_path / "opt" / "thing")})

@@ -1,4 +1,4 @@
-"""Declared accounts: what is refused, how they fit a host, and which changes the host needs."""
+"""Tests of declared accounts: refused declarations, conflicts with a host, and planned changes."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_problems(users: list[dict[str, Any]], groups: list[dict[str, Any]], par
         assert problem["hosts"] == []
 
 
-def test_a_user_without_uid_is_one_of_a_directory() -> None:
+def test_user_without_uid_is_a_directory_user() -> None:
     users: list[dict[str, Any]] = [
         {"name": "Erin.X", "slurm": {}},
         {"name": "root", "slurm": {}},
@@ -105,7 +105,7 @@ def test_a_user_without_uid_is_one_of_a_directory() -> None:
         ({"state": "absent"}, [{"state": "absent"}]),
     ],
 )
-def test_users_of_slurm(entry: dict[str, Any], expected: list[dict[str, Any]]) -> None:
+def test_slurm_users_are_derived_from_accounts(entry: dict[str, Any], expected: list[dict[str, Any]]) -> None:
     assert slurm_users([{**ALICE, **entry}]) == [{"name": "alice", **each} for each in expected]
 
 
@@ -120,7 +120,7 @@ def test_users_of_slurm(entry: dict[str, Any], expected: list[dict[str, Any]]) -
         ("password_hash", "hunter2"),
     ],
 )
-def test_a_field_that_passwd_cannot_have_is_refused(field: str, value: str) -> None:
+def test_field_invalid_in_passwd_is_refused(field: str, value: str) -> None:
     (problem,) = account_problems([{**ALICE, field: value}], GROUPS)
     assert problem["key"] == f"users_accounts[alice].{field}"
     assert "hunter2" not in problem["problem"] + problem["remedy"]
@@ -172,7 +172,7 @@ def test_a_changed_home_is_reported_if_the_former_one_exists() -> None:
     assert _plan([ALICE], {"alice": ALICE_THERE}, {"research": 2000})["former_homes"] == []
 
 
-def test_own_group_of_a_user() -> None:
+def test_user_gets_an_own_group() -> None:
     assert declared_groups([{"name": "carol", "uid": 7}, ALICE], GROUPS) == [
         *GROUPS,
         {"name": "carol", "gid": 7, "state": "present"},
@@ -220,18 +220,18 @@ def test_one_difference_is_one_change(change: dict[str, Any]) -> None:
     assert not any(value for key, value in plan.items() if key not in {"users", "former_homes"})
 
 
-def test_comment_that_is_not_declared_is_left() -> None:
+def test_undeclared_comment_is_kept() -> None:
     there = {**ALICE_THERE, "uid": 2002, "home": "/home/bob", "comment": "set by hand"}
     assert not any(_plan([BOB], {"bob": there}, {"research": 2000}).values())
 
 
-def test_home_that_is_missing_is_made_only_where_wanted() -> None:
+def test_missing_home_is_created_only_if_requested() -> None:
     here = {"alice": {**ALICE_THERE, "home_exists": False}}
     assert _plan([ALICE], here, {"research": 2000})["users"]
     assert not _plan([{**ALICE, "create_home": False}], here, {"research": 2000})["users"]
 
 
-def test_undeclared_groups_stay_and_declared_ones_are_exact() -> None:
+def test_undeclared_groups_are_kept_and_declared_ones_are_exact() -> None:
     groups = [*GROUPS, {"name": "old", "gid": 2100}]
     here = {"alice": {**ALICE_THERE, "groups": ["old", "video"]}}
     found = {"users": here, "groups": {"research": 2000, "old": 2100, "video": 44}}
@@ -264,7 +264,7 @@ def test_key_files() -> None:
     ]
 
 
-def test_a_user_who_still_runs_something_stays() -> None:
+def test_user_with_running_processes_is_not_removed() -> None:
     active = {"alice": ["job 3 (waiting)"], "bob": ["job 11 (on gpu1)", "process 9938 (sleep, job 11)"]}
     leaving = [{"name": name, "state": "absent"} for name in ("bob", "dan")]
     conflicts = removal_conflicts("gpu1", [ALICE, *leaving], active)
@@ -287,7 +287,7 @@ def test_a_user_who_still_runs_something_stays() -> None:
         ({"locked": False}, False, None),
     ],
 )
-def test_an_account_is_locked_and_opened_only_where_that_is_declared(
+def test_account_is_locked_and_unlocked_only_if_declared(
     declared: dict[str, bool], *, locked: bool, expires: int | None
 ) -> None:
     found = {"users": {"alice": {**ALICE_THERE, "locked": locked}}, "groups": {"research": 2000}}

@@ -1,4 +1,4 @@
-"""Changes of LDAP users: what is sent to slapd and what is refused."""
+"""Tests of LDAP user changes: the LDIF sent to slapd, and refused changes."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def sent(directory: Directory) -> list[dict[str, list[str]]]:
     return parse_ldif("".join(directory.ldif))
 
 
-def test_a_new_user_gets_an_unused_uid() -> None:
+def test_new_user_gets_an_unused_uid() -> None:
     done = after(
         {"do": "add", "name": "frank", "full_name": "Frank Ängström", "keys": [KEY], "groups": ["physics"]},
         {"do": "add", "name": "grace"},
@@ -74,7 +74,7 @@ def test_a_new_user_gets_an_unused_uid() -> None:
     assert [one["name"] for one in done.people()] == ["erin", "frank", "grace"]
 
 
-def test_who_is_there_already_is_left_as_is() -> None:
+def test_existing_user_is_left_unchanged() -> None:
     done = after({"do": "add", "name": "erin", "number": 20101, "full_name": "Erin Example", "keys": [KEY]})
     assert (done.ldif, done.messages, done.errors) == ([], [], [])
     more = after({"do": "add", "name": "erin", "keys": [OTHER]})
@@ -110,7 +110,7 @@ def test_what_cannot_be_is_refused_with_both_sides(change: dict[str, Any], said:
     assert said in errors
 
 
-def test_a_user_is_removed_from_all_groups() -> None:
+def test_removed_user_is_removed_from_all_groups() -> None:
     done = after({"do": "remove", "name": "erin"}, {"do": "remove", "name": "gone"})
     assert done.removed == ["erin"]
     assert done.messages == [
@@ -145,7 +145,7 @@ def test_lock_and_unlock_and_list() -> None:
     assert "identity_locked_group" in unset.errors[0]
 
 
-def test_keys_and_groups_change_one_by_one() -> None:
+def test_keys_and_groups_are_changed_individually() -> None:
     done = after(
         {"do": "key", "name": "erin", "add": [OTHER], "remove": ["erin@laptop"]},
         {"do": "group", "name": "erin", "add": ["physics"], "remove": ["cluster-users"]},
@@ -155,6 +155,6 @@ def test_keys_and_groups_change_one_by_one() -> None:
         "erin: add key ssh-ed25519 erin@desk",
         "erin: remove group cluster-users",
     ]
-    # An entry that somebody has made by hand may lack the class that takes keys.
+    # A manually created entry may lack the object class for keys.
     assert "add: objectClass" in done.ldif[0]
     assert sent(done)[0]["sshpublickey"] == [KEY, OTHER]

@@ -1,11 +1,11 @@
-"""User names and numeric IDs used twice: the message names both users."""
+"""Tests of user names and numeric IDs that are used twice: the message names both users."""
 
 from __future__ import annotations
 
 from ansible_collections.busbar.cluster.plugins.module_utils.access.id_conflicts import Holder, clashes
 
 
-def test_both_sides_of_a_clash_are_named() -> None:
+def test_both_sides_of_a_conflict_are_named() -> None:
     local = [
         Holder("user", "alice", 2001, "users_accounts"),
         Holder("user", "alice", 2001, "/etc/passwd"),

@@ -1,4 +1,4 @@
-"""The content of the cluster's LDAP directory and the calls of ldapsearch and its like."""
+"""Tests of the cluster's LDAP directory content and of the calls of ldapsearch and similar tools."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _decoded(ldif: str) -> list[str]:
 
 @pytest.fixture
 def tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A fake ldapsearch that records its arguments and the password it was given."""
+    """Return the directory of a fake ldapsearch that records its arguments and its password."""
     path = tmp_path / "ldapsearch"
     path.write_text(
         "#!/bin/bash\nprintf '%s\\n' \"$@\" >${0%/*}/arguments\nenv >${0%/*}/environment\n"
@@ -67,13 +67,13 @@ def test_missing_paths_are_not_entries_and_failures_are_reported(tool: Path) -> 
         Connection("ldaps://ctl").search("dc=x", "sub", "(uid=*)")
 
 
-def test_text_of_entries_is_read() -> None:
+def test_entries_of_ldif_text_are_parsed() -> None:
     text = "# a comment\ndn: cn=a\nCN: a\nmemberUid: erin\nmemberUid:: ZnLDtmxpY2g=\n\ndn: cn=b\n"
     assert parse_ldif(text) == [{"dn": ["cn=a"], "cn": ["a"], "memberuid": ["erin", "frölich"]}, {"dn": ["cn=b"]}]
     assert escaped("a*(b)\\") == "a\\2a\\28b\\29\\5c"
 
 
-def test_no_value_leaves_its_line() -> None:
+def test_value_cannot_add_ldif_lines() -> None:
     evil = "x\ndn: cn=other"
     assert evil not in add_ldif("cn=a,dc=x", {"description": [evil]})
     assert _decoded(add_ldif("cn=a,dc=x", {"gidNumber": ["1"]})) == [

@@ -1,4 +1,4 @@
-"""Which users are admins, by the declaration and by the sudo rules of a host."""
+"""Tests of which users are admins, according to the declaration and the sudo rules of a host."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def test_declared_accounts_by_what_they_may_do() -> None:
+def test_declared_accounts_are_classified_by_their_rights() -> None:
     users: list[dict[str, object]] = [
         {"name": "alice", "uid": 1, "group": "research", "groups": ["docker"], "slurm": {"account": "ml"}},
         {"name": "carol", "uid": 2, "sudo": ["ALL=(ALL) ALL"]},
@@ -56,14 +56,14 @@ ALL, !bob ALL=(root) /usr/bin/uptime
 @pytest.mark.skipif(
     shutil.which("cvtsudoers") is None, reason="cvtsudoers comes with sudo, which is not installed here"
 )
-def test_rules_of_the_real_program(tmp_path: Path) -> None:
+def test_sudo_rules_are_read_with_cvtsudoers(tmp_path: Path) -> None:
     path = tmp_path / "sudoers"
     path.write_text(SUDOERS)
     done = subprocess.run(["cvtsudoers", "-e", "-f", "json", str(path)], check=True, capture_output=True, text=True)
     assert sudo_holders(done.stdout) == {"users": ["#1001", "dave", "root", "ubuntu"], "groups": ["#27", "sudo"]}
 
 
-def test_rules_as_the_program_tells_them() -> None:
+def test_sudo_rules_are_parsed_from_json() -> None:
     users = [{"username": "ubuntu"}, {"usergroup": "sudo"}, {"username": "ALL"}, {"username": "bob", "negated": True}]
     numbers = [{"userid": 1001}, {"usergid": 27}]
     text = json.dumps({"Defaults": [], "User_Specs": [{"User_List": users}, {"User_List": numbers}]})
@@ -72,6 +72,6 @@ def test_rules_as_the_program_tells_them() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "[]", "no JSON"])
-def test_another_answer_is_not_taken_for_no_user(text: str) -> None:
+def test_invalid_answer_is_not_an_empty_list(text: str) -> None:
     with pytest.raises(ValueError, match=r"."):
         sudo_holders(text)

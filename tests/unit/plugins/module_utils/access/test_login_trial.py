@@ -1,4 +1,4 @@
-"""The script that undoes a change of the login configuration works with the programs of the host alone."""
+"""Tests of the script that reverts a login configuration change with only the programs of the host."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def test_former_texts_come_back_and_new_files_go(tmp_path: Path) -> None:
+def test_previous_files_are_restored_and_new_files_removed(tmp_path: Path) -> None:
     old, new, note = (tmp_path / name for name in ("it's old", "new", "note"))
     text = "Match User 'x'\n\t$HOME `id` %s \\n é\n"
     old.write_text("changed")
@@ -35,11 +35,11 @@ def test_former_texts_come_back_and_new_files_go(tmp_path: Path) -> None:
     assert (tmp_path / "called").read_text().splitlines()[-1] == "systemctl restart ssh"
 
 
-def test_without_a_service_nothing_is_restarted() -> None:
+def test_nothing_is_restarted_without_a_service() -> None:
     assert "systemctl" not in restore_script({"/etc/pam.d/sshd": "text"}, "", [])
 
 
-def test_the_note_is_read_back() -> None:
+def test_note_is_read_back() -> None:
     assert read_note(json.dumps({"/a": None, "/b": "text"})) == {"/a": None, "/b": "text"}
     with pytest.raises(ValueError, match="a JSON object"):
         read_note("[]")

@@ -1,4 +1,4 @@
-"""The user who logged in, found from the parent processes."""
+"""Tests of finding the user who logged in from the parent processes."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ def _processes(folder: Path, uids: list[int]) -> int:
     return len(uids)
 
 
-def test_root_rights_are_reported_by_requester(tmp_path: Path) -> None:
+def test_login_user_is_the_user_who_requested_root(tmp_path: Path) -> None:
     last = _processes(tmp_path, [0, 0, NOBODY.pw_uid, NOBODY.pw_uid, 0, 0])
     assert login_user(tmp_path, last).pw_name == "nobody"
 
 
-def test_the_outermost_user_counts(tmp_path: Path) -> None:
+def test_outermost_user_is_the_login_user(tmp_path: Path) -> None:
     last = _processes(tmp_path, [0, NOBODY.pw_uid, 0, pwd.getpwnam("daemon").pw_uid])
     assert login_user(tmp_path, last).pw_name == "nobody"
 
 
-def test_root_without_a_known_user(tmp_path: Path) -> None:
+def test_root_is_returned_without_a_known_user(tmp_path: Path) -> None:
     assert login_user(tmp_path, _processes(tmp_path, [0, 0])).pw_uid == 0
     assert login_user(tmp_path, 99).pw_uid == 0
     (tmp_path / "other").mkdir()

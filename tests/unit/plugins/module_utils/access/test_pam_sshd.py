@@ -1,4 +1,4 @@
-"""The PAM configuration of sshd on a compute node, for Debian and for Enterprise Linux."""
+"""Tests of the PAM configuration of sshd on a compute node, for Debian and Enterprise Linux."""
 
 from __future__ import annotations
 
@@ -48,9 +48,9 @@ def _accounts(text: str) -> list[str]:
 
 
 @pytest.mark.parametrize(("text", "shared"), [(DEBIAN, "@include common-account"), (REDHAT, "include      password")])
-def test_whoever_is_not_exempt_needs_a_job_before_a_check_that_may_suffice(text: str, shared: str) -> None:
+def test_job_is_required_before_a_sufficient_account_check(text: str, shared: str) -> None:
     accounts = _accounts(_adopting(text))
-    # With sssd it has: account sufficient pam_localuser.so
+    # With sssd this file contains: account sufficient pam_localuser.so
     assert shared in accounts[-1]
     assert accounts[-5:-1] == [
         "account [success=2 default=ignore] pam_succeed_if.so quiet user in admin:root",
@@ -60,13 +60,13 @@ def test_whoever_is_not_exempt_needs_a_job_before_a_check_that_may_suffice(text:
     ]
 
 
-def test_without_groups_the_jump_still_ends_behind_the_module() -> None:
+def test_jump_skips_the_module_even_without_exempt_groups() -> None:
     accounts = _accounts(pam_sshd_text(DEBIAN, USERS, [], "", enabled=True))
     assert accounts[-4].startswith("account [success=1 default=ignore]")
     assert "pam_slurm_adopt.so" in accounts[-3]
 
 
-def test_nothing_takes_a_session_out_of_its_job() -> None:
+def test_session_modules_that_leave_the_job_are_removed() -> None:
     assert "\n@include common-session-noninteractive\n" in _adopting(DEBIAN)
     sessions = [line for line in _adopting(REDHAT).splitlines() if line.startswith("session")]
     assert not any("password-auth" in line or "pam_systemd" in line for line in sessions)
@@ -74,7 +74,7 @@ def test_nothing_takes_a_session_out_of_its_job() -> None:
 
 
 @pytest.mark.parametrize("text", [DEBIAN, REDHAT])
-def test_a_second_time_changes_nothing_and_without_it_all_is_as_before(text: str) -> None:
+def test_change_is_idempotent_and_reversible(text: str) -> None:
     once = _adopting(text)
     assert once != text
     assert _adopting(once) == once
@@ -82,7 +82,7 @@ def test_a_second_time_changes_nothing_and_without_it_all_is_as_before(text: str
     assert pam_sshd_text(text, USERS, GROUPS, "", enabled=False) == text
 
 
-def test_what_an_older_release_wrote_is_replaced() -> None:
+def test_lines_of_an_older_release_are_replaced() -> None:
     older = DEBIAN.replace(
         "@include common-session\n",
         "# BEGIN busbar: pam_slurm_adopt\naccount required pam_slurm_adopt.so\n# END busbar: pam_slurm_adopt\n"
@@ -92,7 +92,7 @@ def test_what_an_older_release_wrote_is_replaced() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "@include common-session\n", "@include common-account\n"])
-def test_a_file_that_is_not_understood_is_refused(text: str) -> None:
+def test_unknown_file_format_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"has no account lines|includes neither"):
         _adopting(text)
 
@@ -109,7 +109,7 @@ CROND = (
 
 
 @pytest.mark.parametrize("text", [CRON, CROND, "auth required pam_env.so\n"])
-def test_cron_starts_nothing_for_users_outside_of_a_job(text: str) -> None:
+def test_cron_requires_a_job_for_users(text: str) -> None:
     once = pam_others_text(text, USERS, GROUPS, enabled=True)
     own = [line for line in _accounts(once) if line not in _accounts(text)]
     assert own == [

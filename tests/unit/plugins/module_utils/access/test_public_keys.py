@@ -1,4 +1,4 @@
-"""Lines of authorized_keys that sshd would ignore are refused before they are written."""
+"""Tests that authorized_keys lines which sshd would ignore are refused before they are written."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ KEY = _key("ssh-ed25519", bytes(32))
         f"restrict {KEY}",
     ],
 )
-def test_what_sshd_takes_is_fine(line: str) -> None:
+def test_valid_key_line_is_accepted(line: str) -> None:
     assert key_fault(line) == ""
 
 
@@ -43,13 +43,13 @@ def test_what_sshd_takes_is_fine(line: str) -> None:
         "alice@laptop",
     ],
 )
-def test_what_it_would_pass_over_is_a_fault(line: str) -> None:
+def test_line_ignored_by_sshd_is_refused_without_quoting_the_key(line: str) -> None:
     fault = key_fault(line)
     assert fault
     assert line.rsplit(maxsplit=1)[-1] not in fault.replace("ssh-ed25519 AAAA… me@laptop", "")
 
 
-def test_the_fault_names_user_and_option() -> None:
+def test_message_names_user_and_option() -> None:
     users: list[dict[str, Any]] = [
         {"name": "alice", "uid": 2001, "authorized_keys": [f"# of alice\n{KEY}\n", "ssh-ed25519 BBBB"]},
         {"name": "bob", "state": "absent", "authorized_keys": ["x"]},

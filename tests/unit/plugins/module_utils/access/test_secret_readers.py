@@ -1,4 +1,4 @@
-"""Which users can read a file, by its mode, its groups and its parent directories."""
+"""Tests of which users can read a file, by its mode, its groups and its parent directories."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ def who(mode: int, uid: int = 0, gid: int = 0, *folders: Place) -> list[str]:
         (Place(0o644, 0, 0), ["root", "everybody"]),
     ],
 )
-def test_by_its_mode_and_groups(file: Place, expected: list[str]) -> None:
+def test_readers_follow_mode_and_groups(file: Place, expected: list[str]) -> None:
     assert readers(file, [TOP], ACCOUNTS, MEMBERS) == expected
 
 
-def test_who_may_not_enter_a_folder_reads_nothing_in_it() -> None:
+def test_users_without_directory_access_are_not_readers() -> None:
     assert who(0o644, 0, 0, Place(0o700, 0, 0)) == ["root"]
     assert who(0o640, 0, 130, Place(0o750, 0, 0)) == ["root"]
     assert who(0o640, 0, 130, Place(0o750, 0, 130)) == ["root", "alice"]
@@ -57,5 +57,5 @@ def test_who_may_not_enter_a_folder_reads_nothing_in_it() -> None:
         (0o602, ["root"], "it is writable by all users of the host"),
     ],
 )
-def test_too_open_is_what_users_can_use(mode: int, who: list[str], problem: str) -> None:
+def test_file_is_too_open_if_users_can_access_it(mode: int, who: list[str], problem: str) -> None:
     assert too_open(Place(mode, 0, 0), who, ACCOUNTS) == problem

@@ -1,4 +1,4 @@
-"""Processes that keep a user from being removed."""
+"""Tests of processes that prevent the removal of a user."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 BOB = "2002 2002 2002 2002"
-# As slurmd 24.11 and 26.05 name them; the second with cgroup v2 and several slurmd on one host.
+# Cgroup paths of slurmd 24.11 and 26.05; the second with cgroup v2 and several slurmd on one host.
 JOB_NUMBER = "0::/system.slice/slurmstepd.scope/job_11/step_batch/user/task_0"
 JOB_SLUID = "0::/system.slice/gpu1_slurmstepd.scope/sCVDM8AJ3Q3S00/step_batch/user/task_special"
 
@@ -43,12 +43,12 @@ def process(folder: Path, command: str, uids: str = BOB, *, state: str = "S", cg
         (("longer", "20021 20021 20021 20021", "S"), "0::/", ""),
     ],
 )
-def test_what_a_user_runs(tmp_path: Path, told: tuple[str, str, str], cgroup: str, says: str) -> None:
+def test_processes_of_a_user_are_described(tmp_path: Path, told: tuple[str, str, str], cgroup: str, says: str) -> None:
     process(tmp_path / "7", *told[:2], state=told[2], cgroup=cgroup)
     assert user_processes({"bob": 2002, "carol": 2009}, tmp_path) == ({"bob": [says]} if says else {})
 
 
-def test_the_job_of_a_path_with_a_sluid_is_read_from_the_environment(tmp_path: Path) -> None:
+def test_job_id_is_read_from_the_environment_if_the_path_has_a_sluid(tmp_path: Path) -> None:
     process(tmp_path / "7", "sleep", cgroup=JOB_SLUID)
     (tmp_path / "7/environ").write_bytes(b"A=1\0SLURM_JOB_ID=12\0B=\0")
     assert user_processes({"bob": 2002}, tmp_path) == {"bob": ["process 7 (sleep, job 12)"]}
@@ -68,11 +68,11 @@ def test_the_job_of_a_path_with_a_sluid_is_read_from_the_environment(tmp_path: P
         ("0::/system.slice/slurmstepd.scope", False),
     ],
 )
-def test_which_paths_belong_to_a_job(cgroup: str, inside: bool) -> None:  # noqa: FBT001 - a parameter of the test
+def test_cgroup_path_belongs_to_a_job(cgroup: str, inside: bool) -> None:  # noqa: FBT001 - a parameter of the test
     assert in_job(f"{cgroup}\n") is inside
 
 
-def test_a_process_that_ends_meanwhile_is_left_out(tmp_path: Path) -> None:
+def test_process_that_ends_during_the_read_is_ignored(tmp_path: Path) -> None:
     (tmp_path / "8").mkdir()
     assert user_processes({"bob": 2002}, tmp_path) == {}
 

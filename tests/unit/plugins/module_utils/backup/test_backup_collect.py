@@ -1,4 +1,4 @@
-"""The files that go into a snapshot are complete, and damage to a snapshot is detected."""
+"""Tests that the files of a snapshot are complete and that damage to a snapshot is detected."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ def state(tmp_path: Path) -> Path:
     return folder
 
 
-def test_the_state_is_copied_without_what_is_just_written(state: Path, tmp_path: Path) -> None:
+def test_state_is_copied_without_temporary_files(state: Path, tmp_path: Path) -> None:
     copy_state(state, tmp_path / "copy")
     found = {str(path.relative_to(tmp_path / "copy")) for path in (tmp_path / "copy").rglob("*") if path.is_file()}
     assert found == {"job_state", "hash.3/job.13/script"}
 
 
-def test_a_state_that_changes_meanwhile_is_copied_again(
+def test_state_that_changes_during_the_copy_is_copied_again(
     state: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = shutil.copy2
@@ -71,7 +71,7 @@ def test_a_state_that_changes_meanwhile_is_copied_again(
     assert (tmp_path / "copy" / "job_state").read_text() == "queue with one job more"
 
 
-def test_a_state_that_never_rests_is_taken_as_it_is(
+def test_constantly_changing_state_is_copied_after_the_retries(
     state: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real, count = shutil.copy2, iter(range(100))
@@ -87,7 +87,7 @@ def test_a_state_that_never_rests_is_taken_as_it_is(
     assert len(pauses) == 4
 
 
-def test_a_place_without_state_is_not_a_backup(state: Path, tmp_path: Path) -> None:
+def test_directory_without_state_is_refused(state: Path, tmp_path: Path) -> None:
     with pytest.raises(BackupError, match="contains no slurmctld state"):
         copy_state(tmp_path / "elsewhere", tmp_path / "copy")
     (state / "job_state").unlink()
@@ -102,14 +102,14 @@ def test_rows_are_counted_by_table(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("lines", [0, 3, 8, 11])
-def test_a_dump_that_was_cut_off_is_refused(lines: int, tmp_path: Path) -> None:
+def test_truncated_dump_is_refused(lines: int, tmp_path: Path) -> None:
     dump = tmp_path / "accounting.sql"
     dump.write_text("".join(DUMP.splitlines(keepends=True)[:lines]))
     with pytest.raises(BackupError, match=r"accounting\.sql is truncated"):
         count_rows(dump)
 
 
-def test_a_database_in_use_is_copied_as_one_moment(tmp_path: Path) -> None:
+def test_database_in_use_is_copied_consistently(tmp_path: Path) -> None:
     source, target = tmp_path / "grafana.db", tmp_path / "copy.db"
     with contextlib.closing(sqlite3.connect(source)) as writer:
         writer.execute("PRAGMA journal_mode=WAL")
@@ -133,18 +133,18 @@ def test_an_invalid_database_is_refused(text: str | None, tmp_path: Path) -> Non
 
 @pytest.fixture
 def saved(tmp_path: Path) -> Path:
-    """A directory as restored from a snapshot."""
+    """Return a directory as restored from a snapshot."""
     (tmp_path / "accounting.sql").write_text(DUMP)
     manifest = {"format": 1, "cluster": "lab", "files": {"accounting.sql": digest(tmp_path / "accounting.sql")}}
     (tmp_path / "manifest.json").write_text(json.dumps(manifest))
     return tmp_path
 
 
-def test_what_was_saved_is_known_again(saved: Path) -> None:
+def test_manifest_is_read_back(saved: Path) -> None:
     assert read_manifest(saved)["cluster"] == "lab"
 
 
-def test_damage_is_seen(saved: Path) -> None:
+def test_damaged_snapshot_is_refused(saved: Path) -> None:
     dump, manifest = saved / "accounting.sql", saved / "manifest.json"
     dump.write_text(DUMP.replace("root", "toor"))
     with pytest.raises(BackupError, match=r"checksum of accounting\.sql differs"):
@@ -160,7 +160,7 @@ def test_damage_is_seen(saved: Path) -> None:
         read_manifest(saved)
 
 
-def test_settings_that_were_changed_by_hand_are_named(tmp_path: Path) -> None:
+def test_invalid_settings_file_is_named(tmp_path: Path) -> None:
     path = tmp_path / "backup.json"
     for text in ("{", '{"cluster": "lab"}', '{"colour": 1}'):
         path.write_text(text)

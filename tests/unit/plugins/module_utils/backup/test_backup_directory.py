@@ -1,4 +1,4 @@
-"""The LDAP directory in a snapshot, with fake slapd tools that print what the real ones print."""
+"""Tests of the LDAP directory in a snapshot, with fake slapd tools that print recorded output."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ LDIF = "dn: dc=x\no: x\n\ndn: uid=erin,dc=x\nuid: erin\nuserPassword:: e0FSR09OM
 
 @pytest.fixture
 def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
-    """Backup settings of a host with an LDAP server."""
+    """Return the backup settings of a host with an LDAP server."""
     data = tmp_path / "ldap"
     data.mkdir()
     (data / "data.mdb").write_text(LDIF)
-    # Only root may use the real one.
+    # Only root can use the real runuser.
     own = {"runuser": 'shift 3; exec "$@"'}
     tools = own | {"slapcat": f"cat {data}/data.mdb", "slapadd": f"cat >{data}/data.mdb"}
     for name, text in tools.items():
@@ -36,7 +36,7 @@ def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
     return Settings("x", "ctl", "/r", "/p", str(tmp_path), directory=conf, directory_data=str(data), directory_user=me)
 
 
-def test_the_directory_is_in_the_snapshot(settings: Settings, tmp_path: Path) -> None:
+def test_snapshot_contains_the_directory(settings: Settings, tmp_path: Path) -> None:
     stage = tmp_path / "stage"
     stage.mkdir()
     manifest = collect(settings, stage)
@@ -46,7 +46,7 @@ def test_the_directory_is_in_the_snapshot(settings: Settings, tmp_path: Path) ->
     assert (saved.read_text(), saved.stat().st_mode & 0o777) == (LDIF, 0o600)
 
 
-def test_an_empty_directory_is_not_a_backup(settings: Settings, tmp_path: Path) -> None:
+def test_empty_directory_is_refused(settings: Settings, tmp_path: Path) -> None:
     (tmp_path / "ldap" / "data.mdb").write_text("")
     with pytest.raises(BackupError, match="has no entries"):
         save_directory(settings, tmp_path / "saved")
@@ -72,7 +72,7 @@ def test_a_new_machine_has_nothing_to_move(settings: Settings, tmp_path: Path) -
     assert place_directory(settings, dump, 2, "now") == ""
 
 
-def test_one_that_does_not_come_out_whole_is_put_back(settings: Settings, tmp_path: Path) -> None:
+def test_incomplete_restore_is_reverted(settings: Settings, tmp_path: Path) -> None:
     dump = tmp_path / "saved.ldif"
     dump.write_text(LDIF.partition("\n\n")[0])
     with pytest.raises(BackupError, match="entries: 1 instead of 2"):

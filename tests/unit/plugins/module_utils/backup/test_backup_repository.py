@@ -1,4 +1,4 @@
-"""Recorded output of restic 0.14 and 0.18, and the errors made of it."""
+"""Tests of recorded restic 0.14 and 0.18 output, and of the resulting errors."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ SNAPSHOTS = json.dumps(
 
 @pytest.fixture
 def repository(tmp_path: Path) -> Callable[[Answers], Repository]:
-    """Return a repository whose restic prints recorded output for each command and records its calls."""
+    """Return a function that makes a repository whose restic prints recorded output and records its calls."""
 
     def make(answers: Answers) -> Repository:
         for name, (status, output, errors) in answers.items():
@@ -69,13 +69,13 @@ def repository(tmp_path: Path) -> Callable[[Answers], Repository]:
 
 
 @pytest.mark.parametrize("missing", [MISSING_014, MISSING_018])
-def test_a_repository_is_made_once(missing: tuple[int, str, str], repository: Callable[[Answers], Repository]) -> None:
+def test_repository_is_created_once(missing: tuple[int, str, str], repository: Callable[[Answers], Repository]) -> None:
     assert repository({"cat": missing, "init": (0, "created", "")}).make(known=False) is True
     assert repository({"cat": FOUND}).make(known=True) is False
 
 
 @pytest.mark.parametrize("missing", [MISSING_014, MISSING_018])
-def test_a_repository_that_is_gone_is_not_made_anew(
+def test_lost_repository_is_not_created_again(
     missing: tuple[int, str, str], repository: Callable[[Answers], Repository], tmp_path: Path
 ) -> None:
     with pytest.raises(BackupError, match="no restic repository at /srv/repo: check that it is mounted"):
@@ -90,7 +90,7 @@ def test_a_repository_that_is_gone_is_not_made_anew(
         (PASSWORD, r"/etc/busbar/backup/password is not .*secrets/backup\.password"),
     ],
 )
-def test_an_unreachable_repository_is_not_a_missing_one(
+def test_unreachable_repository_is_not_created(
     answer: tuple[int, str, str], said: str, repository: Callable[[Answers], Repository], tmp_path: Path
 ) -> None:
     with pytest.raises(BackupError, match=said):
@@ -115,7 +115,7 @@ def test_a_program_that_is_missing_is_named(tmp_path: Path) -> None:
         Repository(settings).snapshots()
 
 
-def test_the_series_tell_a_run_that_failed_from_one_that_never_was() -> None:
+def test_metrics_distinguish_a_failed_run_from_no_run() -> None:
     text = metrics_text({"run": 1700000000.5, "failed": 1, "success": 0}, 93600)
     series = dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
     assert series["busbar_backup_last_run_timestamp_seconds"] == "1700000000.5"

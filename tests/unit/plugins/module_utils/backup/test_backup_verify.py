@@ -1,4 +1,4 @@
-"""The verification of a snapshot besides checksums: the headers of Slurm's state files and the trial import."""
+"""Tests of verifying a snapshot beyond checksums: headers of Slurm's state files, and a trial import."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ansible_collections.busbar.cluster.plugins.module_utils.backup.settings imp
 if TYPE_CHECKING:
     from pathlib import Path
 
-# As slurmctld 24.11.5 wrote it.
+# Written by slurmctld 24.11.5.
 HEAD = b"\x00\x00\x00\x11PROTOCOL_VERSION\x00\x2a\x00\x00\x00\x00\x00\x6b\x06\x9d\x65\x00"
 
 
@@ -27,7 +27,7 @@ HEAD = b"\x00\x00\x00\x11PROTOCOL_VERSION\x00\x2a\x00\x00\x00\x00\x00\x6b\x06\x9
         ({"job_state": HEAD, "node_state": b"\x00" * 64}, "slurm_state/node_state is not slurmctld state"),
     ],
 )
-def test_a_state_that_slurmctld_cannot_read(tmp_path: Path, files: dict[str, bytes], said: str) -> None:
+def test_state_unreadable_by_slurmctld_is_reported(tmp_path: Path, files: dict[str, bytes], said: str) -> None:
     for name, content in files.items():
         (tmp_path / name).write_bytes(content)
     found = verify.state_problem(tmp_path)
@@ -37,14 +37,14 @@ def test_a_state_that_slurmctld_cannot_read(tmp_path: Path, files: dict[str, byt
 
 @pytest.fixture
 def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
-    """Backup settings of a host with an LDAP server; temporary directories are not made below /var/lib."""
+    """Return the backup settings of a host with an LDAP server, with temporary directories outside of /var/lib."""
     real = tempfile.mkdtemp
     monkeypatch.setattr(tempfile, "mkdtemp", lambda **options: real(**{**options, "dir": tmp_path}))
     conf = str(tmp_path / "slapd.conf")
     return Settings("x", "ctl", "/r", "/p", str(tmp_path), directory=conf, directory_user=getpass.getuser())
 
 
-def test_the_scratch_directory_is_never_the_one_in_use(settings: Settings, tmp_path: Path) -> None:
+def test_trial_import_does_not_use_the_active_database(settings: Settings, tmp_path: Path) -> None:
     (tmp_path / "slapd.conf").write_text("suffix x\ndirectory /var/lib/ldap\nmaxsize 1\n")
     with verify.scratch_directory(settings) as own:
         assert (tmp_path / own.directory).read_text() == f"suffix x\ndirectory {own.directory_data}\nmaxsize 1\n"
@@ -57,7 +57,7 @@ def test_the_scratch_directory_is_never_the_one_in_use(settings: Settings, tmp_p
     assert [item.name for item in tmp_path.iterdir()] == ["slapd.conf"]
 
 
-def test_what_a_snapshot_lacks_is_named(tmp_path: Path) -> None:
+def test_missing_parts_of_a_snapshot_are_named(tmp_path: Path) -> None:
     restored, stage = tmp_path / "restored", tmp_path / "restored" / "stage"
     stage.mkdir(parents=True)
     (stage / "accounting.sql").touch()

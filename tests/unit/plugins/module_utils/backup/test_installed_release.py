@@ -1,4 +1,4 @@
-"""The Slurm release of a host, from whichever of its programs is installed."""
+"""Tests of reading the Slurm release of a host from any of its installed programs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A restore refuses to overwrite a running daemon, a newer release or existing data."""
+"""Tests that a restore refuses newer state and moves existing data aside."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_what_was_there_is_moved_aside(tmp_path: Path) -> None:
     for folder, text in ((source, "saved"), (target, "present")):
         (folder / "hash.3").mkdir(parents=True)
         (folder / "job_state").write_text(text)
-    # A restore that was cut off left this.
+    # Left by an interrupted restore.
     (tmp_path / "slurmctld.restoring").mkdir()
     aside = place_files(source, target, getpass.getuser(), "20261123T023000")
     assert aside == f"{target}.before-20261123T023000"
@@ -43,7 +43,7 @@ def test_a_new_machine_has_nothing_to_move(tmp_path: Path) -> None:
     assert (tmp_path / "lib" / "grafana.db").read_text() == "dashboards"
 
 
-def test_an_owner_that_is_not_there_changes_nothing(tmp_path: Path) -> None:
+def test_missing_owner_prevents_the_restore(tmp_path: Path) -> None:
     (tmp_path / "saved").write_text("new")
     (tmp_path / "grafana.db").write_text("old")
     with pytest.raises(BackupError, match=r"grafana\.db cannot be written"):
@@ -51,7 +51,7 @@ def test_an_owner_that_is_not_there_changes_nothing(tmp_path: Path) -> None:
     assert (tmp_path / "grafana.db").read_text() == "old"
 
 
-def test_rows_that_differ_are_named() -> None:
+def test_differing_row_counts_are_reported() -> None:
     compare_rows({"job_table": 3}, {"job_table": 3})
     with pytest.raises(BackupError, match="job_table: 2 instead of 3, user_table: missing instead of 1"):
         compare_rows({"job_table": 2}, {"job_table": 3, "user_table": 1})
@@ -74,12 +74,12 @@ def test_rows_that_differ_are_named() -> None:
         ("24.11.5", "", "", "cannot determine the Slurm version"),
     ],
 )
-def test_a_state_of_a_newer_release_is_refused(saved: str, installed: str, offered: str, said: str) -> None:
+def test_state_of_a_newer_release_is_refused(saved: str, installed: str, offered: str, said: str) -> None:
     found = release_problem(saved, installed, offered)
     assert re.search(said, found) if said else found == ""
 
 
-def test_a_state_that_the_new_release_no_longer_reads_is_refused() -> None:
+def test_state_too_old_for_the_new_release_is_refused() -> None:
     said = release_problem("22.05.8", "", "26.05.5")
     assert (
         "Slurm 22.05.8 wrote the state, but 26.05.5 is offered here, which only reads state of 25.11, 25.05, 24.11"

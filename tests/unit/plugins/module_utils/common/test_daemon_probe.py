@@ -1,4 +1,4 @@
-"""Whether a daemon answers its port, and with which configuration."""
+"""Tests of whether a daemon answers on its port, and with which configuration."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ def url() -> Iterator[str]:
     server.server_close()
 
 
-def test_a_daemon_is_asked_with_its_password(url: str) -> None:
+def test_daemon_is_queried_with_its_password(url: str) -> None:
     assert fetch(Access(url), "/") == (200, "text")
     assert fetch(Access(url), "/locked")[0] == 401
     assert fetch(Access(url, username="u", password="p"), "/locked")[0] == 200  # noqa: S106 - of this test
 
 
-def test_no_user_present_is_status_0() -> None:
+def test_closed_port_gives_status_0() -> None:
     status, reason = fetch(Access("http://127.0.0.1:1"), "/")
     assert status == 0
     assert "refused" in reason
@@ -68,10 +68,10 @@ def test_other_addresses_are_refused() -> None:
 @pytest.mark.parametrize(
     ("ok", "began", "expected"), [(1, 1.4e9, True), (1, 1.6e9, None), (0, 1.4e9, False), (0, 1.6e9, False)]
 )
-def test_whether_the_new_configuration_is_loaded(ok: int, began: float, *, expected: bool | None) -> None:
+def test_new_configuration_is_loaded_only_after_the_change(ok: int, began: float, *, expected: bool | None) -> None:
     assert loaded_since(METRICS.format(ok=ok), "prometheus", began) is expected
 
 
-def test_metrics_that_are_not_there() -> None:
+def test_missing_metric_is_none() -> None:
     assert metric_value("", "up") is None
     assert loaded_since("", "prometheus", 0) is None

@@ -1,4 +1,4 @@
-"""The probe of a daemon that demands a client certificate and a password sends both, and fails without them."""
+"""Tests of probing a daemon that requires a client certificate and a password."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class _Guarded(http.server.BaseHTTPRequestHandler):
 
 @pytest.fixture(name="access")
 def _access(tmp_path: Path) -> Iterator[Access]:
-    """Start a daemon with TLS that demands client certificates of the same authority."""
+    """Start a TLS daemon that requires client certificates of the same authority."""
     key, now = tmp_path / "host.key", int(time.time())
     subprocess.run(["ssh-keygen", "-q", "-t", "ecdsa", "-m", "PEM", "-N", "", "-f", str(key)], check=True)
     authority, public = tls.make_authority("alpha", now), (tmp_path / "host.key.pub").read_text()
@@ -53,13 +53,13 @@ def _access(tmp_path: Path) -> Iterator[Access]:
         thread.join()
 
 
-def test_certificate_and_password_open_it(access: Access) -> None:
+def test_certificate_and_password_are_accepted(access: Access) -> None:
     assert fetch(access, "/")[0] == 200
     assert fetch(access._replace(password="wrong"), "/")[0] == 401  # noqa: S106 - it opens nothing
     assert fetch(access._replace(username=""), "/")[0] == 401
 
 
-def test_without_certificate_or_trust_the_server_refuses(access: Access) -> None:
+def test_connection_without_certificate_or_ca_fails(access: Access) -> None:
     for other in (access._replace(certificate_file="", key_file=""), access._replace(ca_file="")):
         status, reason = fetch(other, "/")
         assert status == 0

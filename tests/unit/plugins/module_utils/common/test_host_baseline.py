@@ -1,4 +1,4 @@
-"""The record of a host before the first change, and of the files that busbar replaces later."""
+"""Tests of the record of a host before the first change, and of the files that busbar replaces later."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Module(SimpleNamespace):
         if self.broken:
             return 1, "", "No space left on device"
         if words[0] == "cp":
-            # Owners need root.
+            # Preserving owners needs root.
             words = ["cp", "--recursive", "--preserve=mode,links", *words[3:]]
             subprocess.run(words, check=False, capture_output=True)
         return 0, "", ""
@@ -69,7 +69,7 @@ def test_baseline_is_taken_once_and_without_password_hashes(folder: Path) -> Non
     assert (folder / "host.json").read_text() == "{}"
 
 
-def test_a_baseline_that_was_killed_is_taken_anew(folder: Path) -> None:
+def test_interrupted_baseline_is_taken_again(folder: Path) -> None:
     half = folder.with_name("baseline.new")
     (half / "files").mkdir(parents=True)
     (half / "files/rest").touch()
@@ -79,7 +79,7 @@ def test_a_baseline_that_was_killed_is_taken_anew(folder: Path) -> None:
     assert not half.exists()
 
 
-def test_without_baseline_nothing_changes(folder: Path) -> None:
+def test_failed_baseline_prevents_changes(folder: Path) -> None:
     module = Module()
     module.broken = True
     with pytest.raises(FailedError, match="No space left on device"):
@@ -87,7 +87,7 @@ def test_without_baseline_nothing_changes(folder: Path) -> None:
     assert not folder.exists()
 
 
-def test_the_first_original_wins_and_each_hash_is_known(folder: Path, tmp_path: Path) -> None:
+def test_first_original_is_kept_and_each_hash_recorded(folder: Path, tmp_path: Path) -> None:
     module, file = Module(), tmp_path / "file"
     file.write_text("theirs")
     for text in ("ours", "newer"):
@@ -101,7 +101,7 @@ def test_the_first_original_wins_and_each_hash_is_known(folder: Path, tmp_path: 
     }
 
 
-def test_a_file_that_busbar_made_is_not_an_original(folder: Path, tmp_path: Path) -> None:
+def test_file_created_by_busbar_is_not_an_original(folder: Path, tmp_path: Path) -> None:
     module, file = Module(), tmp_path / "file"
     for text in ("ours", "newer"):
         baseline.before_write(module, {str(file): text})
@@ -109,7 +109,7 @@ def test_a_file_that_busbar_made_is_not_an_original(folder: Path, tmp_path: Path
     assert not (folder / "files" / str(file).lstrip("/")).exists()
 
 
-def test_the_last_text_of_a_shared_file_is_saved(folder: Path, tmp_path: Path) -> None:
+def test_last_text_of_a_shared_file_is_saved(folder: Path, tmp_path: Path) -> None:
     for text in ("first", "last"):
         baseline.before_write(Module(), {str(tmp_path / "hosts"): text})
     assert (folder / "last/hosts").read_text() == "last"
@@ -124,7 +124,7 @@ def test_nothing_is_written_in_check_mode(folder: Path, tmp_path: Path) -> None:
     assert not folder.parent.exists()
 
 
-def test_transactions_are_marked_and_holds_noted(folder: Path) -> None:
+def test_transactions_are_marked_and_holds_recorded(folder: Path) -> None:
     module = Module()
     command = baseline.before_packages(module, ["apt-get", "-y", "install", "chrony"])
     assert command == ["apt-get", "-o", f"Dir::Log::History={baseline.HISTORY}", "-y", "install", "chrony"]
@@ -135,7 +135,7 @@ def test_transactions_are_marked_and_holds_noted(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(("verb", "left"), [("install", False), ("update", True)])
-def test_an_installation_ends_an_uninstallation_that_was_killed(folder: Path, verb: str, *, left: bool) -> None:
+def test_installation_clears_an_interrupted_uninstallation(folder: Path, verb: str, *, left: bool) -> None:
     baseline.take_baseline(Module())
     (folder / "going").write_text("{}")
     baseline.before_packages(Module(), ["apt-get", verb])
@@ -151,7 +151,7 @@ def test_an_installation_ends_an_uninstallation_that_was_killed(folder: Path, ve
         (["record"],) * 2,
     ],
 )
-def test_leftovers_of_an_uninstallation_are_not_a_sign(folder: Path, beside: list[str], signs: list[str]) -> None:
+def test_leftovers_of_an_uninstallation_are_ignored(folder: Path, beside: list[str], signs: list[str]) -> None:
     for name in beside:
         (folder.parent / name).mkdir(parents=True)
     top = str(folder.parent)

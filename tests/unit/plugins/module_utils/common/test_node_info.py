@@ -1,4 +1,4 @@
-"""Kernels, packages and versions read from a node."""
+"""Tests of kernels, packages and versions read from a node."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_memory_is_rounded_down() -> None:
     assert parse_memory_mb("MemTotal:       24683919 kB\nMemFree: 1 kB\n") == 24105
 
 
-def test_memory_must_be_there() -> None:
+def test_missing_memory_total_is_an_error() -> None:
     with pytest.raises(ValueError, match="MemTotal"):
         parse_memory_mb("MemFree: 1 kB\n")
 

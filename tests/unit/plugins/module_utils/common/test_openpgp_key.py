@@ -1,4 +1,4 @@
-"""The fingerprints of OpenPGP keys, computed without gpg."""
+"""Tests of OpenPGP fingerprints computed without gpg."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ansible_collections.busbar.cluster.plugins.module_utils.common.openpgp_key 
     normal_fingerprint,
 )
 
-# Made with gpg for this test; gpg gives the fingerprint.
+# Created with gpg for this test; the fingerprint is also from gpg.
 KEY = """-----BEGIN PGP PUBLIC KEY BLOCK-----
 Comment: a line that says nothing
 
@@ -27,26 +27,26 @@ VYxyCnkA/1OPLCvpCKJM6u3E8XbF3coiOJigv5ZBLjV2/Ufa0zEK
 """
 FINGERPRINT = "1311408E88611E5C2EC1276D06A57C5FD157D586"
 BINARY = base64.b64decode("".join(KEY.splitlines()[3:8]))
-# Packets of a key in the newer form of their heads, with each width of a length.
+# Packets of a key in the new header format, with each length encoding.
 OTHER = b"\x04" + bytes(range(50))
 OTHER_FINGERPRINT = hashlib.sha1(b"\x99\x00\x33" + OTHER, usedforsecurity=False).hexdigest().upper()
 LONG = b"\xc6\xff\x00\x00\x00\x33" + OTHER + b"\xcd\xc0\x08" + b"n" * 200
 
 
-def test_armoured_and_binary_give_what_gpg_gives() -> None:
+def test_armoured_and_binary_fingerprints_match_gpg() -> None:
     assert fingerprints(KEY.encode()) == fingerprints(BINARY) == [FINGERPRINT]
 
 
-def test_windows_line_ends_do_not_matter() -> None:
+def test_windows_line_ends_are_accepted() -> None:
     assert fingerprints(KEY.replace("\n", "\r\n").encode()) == [FINGERPRINT]
 
 
-def test_written_anew_it_is_what_gpg_writes() -> None:
+def test_armoured_output_matches_gpg() -> None:
     assert armour(BINARY) == KEY.replace("Comment: a line that says nothing\n", "")
 
 
 @pytest.mark.parametrize("data", [BINARY + LONG, LONG + BINARY, KEY.encode() + armour(LONG).encode()])
-def test_only_the_wanted_key_is_taken_of_many(data: bytes) -> None:
+def test_only_the_requested_key_is_extracted(data: bytes) -> None:
     assert sorted(fingerprints(data)) == sorted([FINGERPRINT, OTHER_FINGERPRINT])
     assert extract_key(data, FINGERPRINT) == armour(BINARY)
     assert extract_key(data, OTHER_FINGERPRINT) == armour(LONG)
@@ -64,16 +64,16 @@ def test_only_the_wanted_key_is_taken_of_many(data: bytes) -> None:
         (b"\xc6", "no OpenPGP public key"),
     ],
 )
-def test_an_invalid_key_is_reported(data: bytes, said: str) -> None:
+def test_invalid_key_is_reported(data: bytes, said: str) -> None:
     with pytest.raises(ValueError, match=said):
         fingerprints(data)
 
 
-def test_fingerprints_are_taken_with_spaces() -> None:
+def test_fingerprint_with_spaces_is_accepted() -> None:
     assert normal_fingerprint("1311 408e 8861 1e5c 2ec1  276d 06a5 7c5f d157 d586") == FINGERPRINT
 
 
 @pytest.mark.parametrize("text", ["3bf863cc", "", FINGERPRINT + "0", "G" * 40])
-def test_short_ids_are_no_fingerprints(text: str) -> None:
+def test_short_key_id_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="40 hexadecimal digits"):
         normal_fingerprint(text)

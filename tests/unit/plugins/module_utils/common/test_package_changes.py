@@ -1,4 +1,4 @@
-"""The changes that give packages their declared versions and holds."""
+"""Tests of the changes that give packages their declared versions and holds."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ def wanted(name: str, version: str = "", *, hold: bool | None = None) -> Wanted:
     return {"name": name, "version": version, "hold": hold}
 
 
-def test_only_what_is_installed_counts() -> None:
+def test_only_installed_packages_are_listed() -> None:
     assert PRESENT == {
         "libnccl2": {"version": NCCL, "held": True},
         "cuda-toolkit-12-8": {"version": "12.8.1-1", "held": False},
     }
 
 
-def test_rpm_and_its_locks() -> None:
+def test_rpm_packages_are_read_with_their_locks() -> None:
     listed = "nvidia-driver\t3:570.133.20-1.el9\nlibnccl\t2.27.5-1+cuda12.9\npackage x is not installed\n"
     locks = ["# made by dnf", "nvidia-driver-3:570.133.20-1.el9.*", "!libnccl-0:2.27.5-1.*"]
     assert parse_rpm(listed, locks) == {
@@ -61,11 +61,11 @@ def test_rpm_and_its_locks() -> None:
         ("1:14.4.1-1", "4.4.1-1", False),
     ],
 )
-def test_versions_and_patterns(version: str, asked: str, *, fits: bool) -> None:
+def test_version_matches_a_version_or_pattern(version: str, asked: str, *, fits: bool) -> None:
     assert version_fits(version, asked) is fits
 
 
-def test_what_is_wanted_is_never_removed() -> None:
+def test_declared_package_is_never_removed() -> None:
     changes = changes_for([wanted("libnccl2", NCCL)], ["lib*", "cuda-*"], PRESENT)
     assert (changes["install"], changes["remove"]) == ([], ["cuda-toolkit-12-8"])
 
@@ -73,7 +73,7 @@ def test_what_is_wanted_is_never_removed() -> None:
 @pytest.mark.parametrize(
     ("version", "hold"), [("570.133.20", ["libnvidia-ml1"]), ("580.95.05", ["nvidia-smi"]), ("", [])]
 )
-def test_of_a_family_what_has_the_version_is_held(version: str, hold: list[str]) -> None:
+def test_packages_of_a_family_with_the_version_are_held(version: str, hold: list[str]) -> None:
     versions = {"libnvidia-ml1": "570.133.20-1", "nvidia-smi": "3:580.95.05-1", "dcgm": "570.133.20-1"}
     present: dict[str, Present] = {name: {"version": each, "held": False} for name, each in versions.items()}
     family: Family = {"names": ["libnvidia*", "nvidia-*"], "version": version}
@@ -90,12 +90,12 @@ def test_of_a_family_what_has_the_version_is_held(version: str, hold: list[str])
         ("dcgm=4", [], ["dcgm 4 (known: none)"]),
     ],
 )
-def test_the_newest_version_that_fits_is_taken(word: str, words: list[str], lacking: list[str]) -> None:
+def test_newest_matching_version_is_used(word: str, words: list[str], lacking: list[str]) -> None:
     known = {"libnccl2": ["2.28.1-1", "2.27-1"]}
     assert resolved([word], known) == (words, lacking)
 
 
-def test_versions_that_apt_knows() -> None:
+def test_apt_versions_are_listed() -> None:
     text = (
         "  libnccl2 | 2.28.1-1+cuda13.0 | http://mirror/cuda ./ Packages\n"
         f"  libnccl2 | {NCCL} | http://mirror/cuda ./ Packages\n"
@@ -105,7 +105,7 @@ def test_versions_that_apt_knows() -> None:
     assert parse_madison(text) == {"libnccl2": ["2.28.1-1+cuda13.0", NCCL], "nccl": []}
 
 
-def test_a_simulation_shows_what_would_be_touched() -> None:
+def test_simulation_shows_affected_packages() -> None:
     text = "Inst cuda-toolkit-12-8 (12.8.1-1)\nRemv nvidia-driver [570]\nConf nvidia-open (570)\nInst libcuda1 (580)\n"
     assert touched_packages(text, ["nvidia-*", "libcuda1*"]) == ["libcuda1", "nvidia-driver"]
     assert touched_packages(text, ["nvidia-open*"]) == []

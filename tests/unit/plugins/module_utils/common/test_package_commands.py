@@ -1,4 +1,4 @@
-"""Calls of package managers: their errors, and services that must not start during the call."""
+"""Tests of package manager calls: their errors, and services that must not start during the call."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ansible_collections.busbar.cluster.plugins.module_utils.common.package_comm
 if TYPE_CHECKING:
     from pathlib import Path
 
-# What apt 3.0 said in Debian 13 of a package that cannot be installed.
+# Output of apt 3.0 on Debian 13 for a package that cannot be installed.
 APT_3 = """\
 Reading package lists...
 Solving dependencies...
@@ -47,7 +47,7 @@ Error:
   - nothing provides nosuchthing >= 2 needed by needsmore-1.0-1.noarch
 (try to add '--skip-broken' to skip uninstallable packages)
 """
-# What Debian 13 said of a package whose script fails because of debconf.
+# Output on Debian 13 for a package whose script fails because of debconf.
 SCRIPT = """\
 Preparing to unpack .../tzdata_2025b-4_all.deb ...
 Unpacking tzdata (2025b-4) ...
@@ -59,7 +59,7 @@ Errors were encountered while processing:
  tzdata
 E: Sub-process /usr/bin/dpkg returned an error code (1)
 """
-# What `apt-get update` says, with status 0, on a host whose resolver does not answer.
+# Output of `apt-get update`, with status 0, on a host whose resolver does not answer.
 NO_NAMES = """\
 Ign:1 http://mirror.example/debian trixie InRelease
 Err:1 http://mirror.example/debian trixie InRelease
@@ -70,7 +70,7 @@ W: Some index files failed to download. They have been ignored, or old ones used
 BUSY = "E: Could not get lock /var/lib/dpkg/lock-frontend. It is held by process 812 (unattended-upgr)"
 
 
-def test_reasons_of_apt_before_and_after_its_errors_are_shown() -> None:
+def test_apt_reasons_around_the_error_are_shown() -> None:
     lines = error_text(APT_3).splitlines()
     assert lines[0] == "E: Unable to correct problems, you have held broken packages."
     assert "   2. needsmore:amd64 Depends nosuchthing (>= 2)" in lines
@@ -80,7 +80,7 @@ def test_reasons_of_apt_before_and_after_its_errors_are_shown() -> None:
     assert not any("Reading package lists" in line or "may help to resolve" in line for line in lines)
 
 
-def test_reasons_of_dnf_are_shown() -> None:
+def test_dnf_reasons_are_shown() -> None:
     assert error_text(DNF).splitlines() == [
         "Error:",
         " Problem: conflicting requests",
@@ -88,7 +88,7 @@ def test_reasons_of_dnf_are_shown() -> None:
     ]
 
 
-def test_the_words_of_a_script_that_fails_are_shown() -> None:
+def test_output_of_a_failing_package_script_is_shown() -> None:
     lines = error_text(SCRIPT).splitlines()
     assert lines[0] == "E: Sub-process /usr/bin/dpkg returned an error code (1)"
     assert "config.dat is locked by another process" in lines[1]
@@ -97,7 +97,7 @@ def test_the_words_of_a_script_that_fails_are_shown() -> None:
     assert not any("Unpacking" in line or "Setting up" in line for line in lines)
 
 
-def test_lists_that_could_not_be_fetched_are_the_reason() -> None:
+def test_unfetched_package_lists_are_reported() -> None:
     assert fetch_problems("Hit:1 http://mirror.example/debian trixie InRelease\n") == ""
     said = fetch_problems(NO_NAMES)
     assert "/InRelease Temporary failure resolving 'mirror.example'" in said
@@ -106,13 +106,13 @@ def test_lists_that_could_not_be_fetched_are_the_reason() -> None:
 
 
 class Ended(Exception):  # noqa: N818 - what fail_json does to a module
-    """The module ended."""
+    """Raised when the module ends."""
 
 
 class Module:
     """An AnsibleModule whose every command has the same result."""
 
-    # Or the record of this machine would be kept.
+    # Otherwise the baseline of this machine would be recorded.
     check_mode = True
 
     def __init__(self, status: int, said: str) -> None:
@@ -134,7 +134,7 @@ class Module:
 HOLDER = {"lock": "/var/lib/dpkg/lock", "pid": 812, "process": "apt-get", "command": "apt-get upgrade"}
 
 
-def test_nothing_is_called_while_another_process_has_the_lock(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_runs_while_another_process_holds_the_lock(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(package_commands, "lock_holder", lambda: HOLDER)
     module = Module(0, "")
     with pytest.raises(Ended):
@@ -153,7 +153,7 @@ def test_nothing_is_called_while_another_process_has_the_lock(monkeypatch: pytes
         (["dnf", "install", "x"], 200, "Failed to obtain the transaction lock (logged in as: root)."),
     ],
 )
-def test_who_was_quicker_is_waited_for(
+def test_lock_taken_in_between_is_waited_for(
     monkeypatch: pytest.MonkeyPatch, command: list[str], status: int, said: str
 ) -> None:
     answers = iter([None, HOLDER])
@@ -165,7 +165,7 @@ def test_who_was_quicker_is_waited_for(
     assert module.result["waits_for"] == HOLDER
 
 
-def test_another_failure_is_not_taken_for_a_lock(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_failure_is_not_a_lock_conflict(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(package_commands, "lock_holder", lambda: None)
     assert run_manager(Module(100, "E: Unable to locate package x"), ["apt-get", "install", "x"])[0] == 100
     assert run_manager(Module(1, "Error: x"), ["dnf", "install", "x"])[0] == 1
@@ -182,13 +182,13 @@ def answer(policy: Path) -> int:
 
 
 @pytest.mark.parametrize("held", [True, False])
-def test_services_are_held_only_meanwhile(places: dict[str, Path], *, held: bool) -> None:
+def test_services_are_held_only_during_the_call(places: dict[str, Path], *, held: bool) -> None:
     with services_held(held=held, **places):
         assert answer(places["policy"]) == (101 if held else 0)
     assert not places["policy"].exists()
 
 
-def test_a_policy_of_another_user_stays(places: dict[str, Path]) -> None:
+def test_foreign_policy_file_is_kept(places: dict[str, Path]) -> None:
     places["policy"].write_text("mine")
     with services_held(held=True, **places):
         assert places["policy"].read_text() == "mine"
@@ -204,13 +204,13 @@ with services_held(held=True, policy=pathlib.Path(sys.argv[1]), lock=pathlib.Pat
 """
 
 
-def test_what_a_killed_install_leaves_holds_nothing_and_is_cleared(places: dict[str, Path]) -> None:
+def test_stale_policy_has_no_effect_and_is_removed(places: dict[str, Path]) -> None:
     here = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run([sys.executable, "-c", KILLED, *map(str, places.values())], check=False, env=here)
     assert done.returncode == -9
     assert places["policy"].exists()
     assert answer(places["policy"]) == 0
-    with services_held(held=True, **places):  # taken over, not taken for somebody else's
+    with services_held(held=True, **places):  # taken over, not treated as a policy of another program
         assert answer(places["policy"]) == 101
     assert not places["policy"].exists()
     subprocess.run([sys.executable, "-c", KILLED, *map(str, places.values())], check=False, env=here)
@@ -219,7 +219,7 @@ def test_what_a_killed_install_leaves_holds_nothing_and_is_cleared(places: dict[
     assert not clear_policy(**places)
 
 
-def test_two_installs_at_once_do_not_take_the_policy_from_each_other(places: dict[str, Path]) -> None:
+def test_concurrent_installs_share_the_policy(places: dict[str, Path]) -> None:
     with services_held(held=True, **places):
         with services_held(held=True, **places):
             assert not clear_policy(**places)
@@ -227,7 +227,7 @@ def test_two_installs_at_once_do_not_take_the_policy_from_each_other(places: dic
     assert not places["policy"].exists()
 
 
-def test_nobody_else_may_take_the_lock_and_so_hold_services(places: dict[str, Path]) -> None:
+def test_lock_file_is_not_accessible_to_other_users(places: dict[str, Path]) -> None:
     with services_held(held=True, **places):
         assert places["lock"].stat().st_mode & 0o077 == 0
     with places["lock"].open() as stream:

@@ -1,4 +1,4 @@
-"""Which process holds the lock of a package manager, with real locks."""
+"""Tests of finding the process that holds a package manager's lock, with real locks."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-# As apt does it: a lock by fcntl(2), held until the input ends.
+# Lock with fcntl(2) like apt, and hold the lock until stdin closes.
 KEEPER = """
 import fcntl, pathlib, sys
 path = pathlib.Path(sys.argv[1])
@@ -45,7 +45,7 @@ def held(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[tuple[str, 
         process.stdin.close()
 
 
-def test_the_holder_is_named_with_process_and_command(tmp_path: Path, held: tuple[str, int]) -> None:
+def test_holder_is_reported_with_process_and_command(tmp_path: Path, held: tuple[str, int]) -> None:
     holder = first_holder(tmp_path)
     assert holder is not None
     assert (holder["lock"], holder["pid"]) == held
@@ -53,7 +53,7 @@ def test_the_holder_is_named_with_process_and_command(tmp_path: Path, held: tupl
     assert "-c import fcntl, pathlib" in holder["command"]
 
 
-def test_a_free_lock_has_no_holder(tmp_path: Path) -> None:
+def test_free_lock_has_no_holder(tmp_path: Path) -> None:
     assert first_holder(tmp_path) is None
     (tmp_path / "var/lib/dpkg").mkdir(parents=True)
     (tmp_path / "var/lib/dpkg/lock").touch()
@@ -65,7 +65,7 @@ def test_a_free_lock_has_no_holder(tmp_path: Path) -> None:
     [(1, True), (os.getpid(), False), (2**22 + 1, False), (0, False)],
     ids=["another", "own", "beyond", "none"],
 )
-def test_a_file_of_dnf_names_a_living_process(tmp_path: Path, pid: int, *, holds: bool) -> None:
+def test_dnf_pid_file_counts_only_for_a_living_process(tmp_path: Path, pid: int, *, holds: bool) -> None:
     (tmp_path / "var/lib/dnf").mkdir(parents=True)
     (tmp_path / "var/lib/dnf/rpmdb_lock.pid").write_text(str(pid))
     holder = first_holder(tmp_path)
@@ -73,7 +73,7 @@ def test_a_file_of_dnf_names_a_living_process(tmp_path: Path, pid: int, *, holds
     assert holder is None or holder["pid"] == pid
 
 
-def test_a_module_waits_a_moment_and_not_for_ever() -> None:
+def test_wait_for_the_lock_is_bounded() -> None:
     slept: list[float] = []
     assert lock_holder(15, lambda: HOLDER, slept.append) == HOLDER
     assert sum(slept) == 15
@@ -83,7 +83,7 @@ def test_a_module_waits_a_moment_and_not_for_ever() -> None:
     assert len(slept) == 2
 
 
-def test_words() -> None:
+def test_holder_text_describes_the_holder() -> None:
     text = "/var/lib/apt/lists/lock is held by apt-get (pid 7: apt-get update)"
     assert holder_text(HOLDER) == text
     hidden: Holder = {**HOLDER, "pid": 0, "process": "", "command": ""}

@@ -1,4 +1,4 @@
-"""The apt and dnf files that name a repository, and the components of the distribution's repositories."""
+"""Tests of apt and dnf repository files, and of the components of the distribution's repositories."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ def test_a_flat_repository_has_no_components() -> None:
     assert "Suites: stable\nComponents: main extra\n" in apt_source(suite, "k", "# ours")
 
 
-def test_the_priority_is_that_of_the_host_and_pins_follow() -> None:
+def test_priority_is_set_for_the_origin_before_the_pins() -> None:
     pins = apt_preferences([{"packages": "a* b", "version": "5*", "priority": 1001}], "# ours", SOURCE)
     assert 'Pin: origin "mirror.example.org"\nPin-Priority: 600\n' in pins
     assert "\n\nPackage: a* b\nPin: version 5*\nPin-Priority: 1001\n" in pins
     assert apt_preferences([], "# ours", {**SOURCE, "priority": 500}) == ""
 
 
-def test_dnf_checks_what_is_signed() -> None:
+def test_dnf_verifies_what_is_signed() -> None:
     text = dnf_repository(SOURCE, "/etc/pki/k", "# ours", {"packages": True, "metadata": False})
     assert text.startswith("# ours\n[busbar-cuda]\n")
     for line in (f"baseurl={URL}", "gpgcheck=1", "repo_gpgcheck=0", "gpgkey=file:///etc/pki/k", "priority=90"):
@@ -63,7 +63,7 @@ def test_dnf_checks_what_is_signed() -> None:
         ({}, None),
     ],
 )
-def test_bad_sources_are_refused(change: dict[str, object], option: str | None) -> None:
+def test_invalid_sources_are_refused(change: dict[str, object], option: str | None) -> None:
     assert [found[0] for found in source_problems({**SOURCE, **change})] == ([option] if option else [])  # type: ignore[typeddict-item]
 
 
@@ -76,7 +76,7 @@ def test_bad_sources_are_refused(change: dict[str, object], option: str | None) 
         (f"deb {URL}other/ /\n", False),
     ],
 )
-def test_sources_of_others_are_seen(text: str, *, named: bool) -> None:
+def test_other_source_with_the_same_url_is_detected(text: str, *, named: bool) -> None:
     assert configures_url(text, URL) is named
 
 
@@ -88,25 +88,25 @@ SYSTEM = (
 )
 
 
-def test_components_come_from_the_systems_own_mirrors() -> None:
+def test_components_use_the_mirrors_of_the_system() -> None:
     text = component_sources(parse_targets(SYSTEM), FREE, OWN, "# ours")
     assert "URIs: http://m/debian/\nSuites: trixie\nComponents: non-free\n\n" in text
     assert "URIs: http://s/\nSuites: trixie-security\nComponents: contrib non-free\nSigned-By: /usr/k.gpg\n" in text
     assert "other" not in text
 
 
-def test_what_our_own_file_brought_does_not_count() -> None:
+def test_components_of_the_own_file_are_ignored() -> None:
     ours = target(f"{OWN}:4", "http://m/debian/", "trixie", "non-free", "Debian", "$(SIGNED_BY)")
     assert component_sources(parse_targets(SYSTEM + ours), FREE, OWN, "#") == component_sources(
         parse_targets(SYSTEM), FREE, OWN, "#"
     )
 
 
-def test_nothing_is_written_where_nothing_is_missing() -> None:
+def test_nothing_is_written_if_no_component_is_missing() -> None:
     assert component_sources(parse_targets(SYSTEM), ["main"], OWN, "#") == ""
 
 
-def test_an_embedded_key_is_kept_whole() -> None:
+def test_embedded_key_is_kept_complete() -> None:
     key = "\n-----BEGIN PGP PUBLIC KEY BLOCK-----\n.\nabc\n-----END PGP PUBLIC KEY BLOCK-----\n"
     targets = parse_targets(target("/a.sources:1", "http://m/", "trixie", "main", "Debian", key))
     text = component_sources(targets, FREE, OWN, "#")

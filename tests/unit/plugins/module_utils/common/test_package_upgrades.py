@@ -1,4 +1,4 @@
-"""Which upgrades are available, selected and held."""
+"""Tests of which upgrades are available, selected and held."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ansible_collections.busbar.cluster.plugins.module_utils.common.package_upgr
     parse_dnf,
 )
 
-# Words of `apt-get --simulate upgrade` of Debian 12 and Ubuntu 24.04.
+# Output of `apt-get --simulate upgrade` on Debian 12 and Ubuntu 24.04.
 APT = """\
 NOTE: This is only a simulation!
 Reading package lists...
@@ -37,7 +37,7 @@ iptables-legacy.x86_64           1.8.10-11.1.el9                    epel
 """
 
 
-def test_what_apt_offers_is_read_with_where_it_comes_from() -> None:
+def test_apt_upgrades_are_parsed_with_their_origin() -> None:
     found, removed = parse_apt(APT)
     assert removed == ["old-thing"]
     assert [(each.name, each.security) for each in found] == [
@@ -48,7 +48,7 @@ def test_what_apt_offers_is_read_with_where_it_comes_from() -> None:
     assert found[3].before == ""
 
 
-def test_what_dnf_offers_ends_before_what_it_obsoletes() -> None:
+def test_dnf_upgrades_exclude_the_obsoletes() -> None:
     assert parse_dnf(DNF) == [
         Upgrade("bash", "5.1.8-9.el9"),
         Upgrade("kernel-core", "5.14.0-570.22.1.el9_6"),
@@ -56,8 +56,8 @@ def test_what_dnf_offers_ends_before_what_it_obsoletes() -> None:
     ]
 
 
-def test_what_dnf_writes_on_several_lines_is_one_offer() -> None:
-    # As fmtColumns of dnf 4.14 writes it with the columns 32, 26 and 20.
+def test_wrapped_dnf_lines_are_one_upgrade() -> None:
+    # Format of fmtColumns in dnf 4.14 with columns of 32, 26 and 20.
     said = (
         "\nbash.x86_64                      5.1.8-9.el9                baseos\n"
         "python3-setuptools-wheel-of-a-site.noarch\n"
@@ -88,7 +88,7 @@ def test_held_packages_are_reported_and_not_installed() -> None:
     assert chosen(parse_dnf(DNF), (), security=False)[1] == []
 
 
-def test_the_role_security_updates_holds_the_same_families() -> None:
+def test_role_security_updates_holds_the_same_families() -> None:
     role = Path(__file__).parents[5] / "roles/security_updates/vars/main.yml"
     beginnings = yaml.safe_load(role.read_text(encoding="utf-8"))["__security_updates_families"]
     assert {family: tuple(f"{name}*" for name in names) for family, names in beginnings.items()} == FAMILIES

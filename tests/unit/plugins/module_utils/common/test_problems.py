@@ -1,4 +1,4 @@
-"""Equal problems are merged, and the report of problems."""
+"""Tests of merging equal problems, and of the report of problems."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.common.problem_repo
 )
 
 
-def test_equal_problems_become_one() -> None:
+def test_equal_problems_are_merged() -> None:
     problems = [
         make_problem(["gpu2"], "clock", "is off", "set it"),
         make_problem(["ctl"], "disk /", "is full", "make room"),

@@ -1,4 +1,4 @@
-"""Quoting of commands in systemd units."""
+"""Tests of quoting commands in systemd units."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from ansible_collections.busbar.cluster.plugins.module_utils.common.systemd impo
         (["a", ""], 'a \\\n  ""'),
     ],
 )
-def test_words_arrive_as_they_are(words: list[str], text: str) -> None:
+def test_arguments_are_quoted_for_systemd(words: list[str], text: str) -> None:
     assert exec_start(words) == text
 
 
-def test_a_line_break_is_refused() -> None:
+def test_line_break_is_refused() -> None:
     with pytest.raises(ValueError, match="line break"):
         exec_start(["a\nb"])

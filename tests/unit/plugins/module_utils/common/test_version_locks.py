@@ -1,4 +1,4 @@
-"""The lines of dnf's versionlock: their package and the versions that they hold."""
+"""Tests of dnf versionlock lines: their package and the versions that they hold."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ansible_collections.busbar.cluster.plugins.module_utils.common.package_chan
         ("nvlsm", "nvlsm"),
     ],
 )
-def test_the_package_of_a_lock(line: str, name: str) -> None:
+def test_lock_names_its_package(line: str, name: str) -> None:
     assert lock_name(line) == name
 
 
@@ -31,7 +31,7 @@ def test_the_package_of_a_lock(line: str, name: str) -> None:
         ("nvidia-driver-3:580.95.05-1.el9.x86_64", "3:580.95.05-1.el9", True),
         ("nvidia-driver-3:580.95.05-1.el9", "3:580.95.05-1.el9", True),
         ("nvidia-driver-0:580.95.05-1.el9.*", "580.95.05-1.el9", True),
-        # A lock of another version keeps dnf from this one.
+        # A lock of another version prevents this one.
         ("nvidia-driver-3:570.133.20-1.el9.*", "3:580.95.05-1.el9", False),
         ("nvidia-driver-3:580.95.05-1.el9.*", "3:580.95.05-1.el9_1", False),
         ("nvidia-driver-580.*", "3:580.95.05-1.el9", False),
@@ -39,5 +39,5 @@ def test_the_package_of_a_lock(line: str, name: str) -> None:
         ("nvidia-driver-cuda-3:580.95.05-1.el9.*", "3:580.95.05-1.el9", False),
     ],
 )
-def test_only_a_lock_of_the_very_version_holds(line: str, version: str, *, held: bool) -> None:
+def test_only_a_lock_of_the_exact_version_holds(line: str, version: str, *, held: bool) -> None:
     assert holds(line, "nvidia-driver", version) is held

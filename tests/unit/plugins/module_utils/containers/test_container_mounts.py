@@ -1,4 +1,4 @@
-"""Default mounts of containers in the format of Pyxis; names that Enroot would misread are refused."""
+"""Tests of default container mounts in the format of Pyxis; names that Enroot would misread are refused."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 from ansible_collections.busbar.cluster.plugins.module_utils.containers.enroot_config import mount_lines
 
 
-def test_lines_are_those_that_pyxis_writes() -> None:
+def test_mount_lines_match_the_format_of_pyxis() -> None:
     lines, problems = mount_lines(["/shared", "/data/sets:/data:ro+nofail", "/a:/b"])
     assert problems == []
     assert lines == [
@@ -29,7 +29,7 @@ def test_lines_are_those_that_pyxis_writes() -> None:
         (["/a:/x", "/b:/x"], "'/b:/x' has the same target as '/a:/x'", "elsewhere"),
     ],
 )
-def test_what_enroot_would_misread_is_refused(mounts: list[str], problem: str, remedy: str) -> None:
+def test_mount_misread_by_enroot_is_refused(mounts: list[str], problem: str, remedy: str) -> None:
     _, (found,) = mount_lines(mounts)
     assert found["key"] == "enroot_mounts"
     assert problem in found["problem"]

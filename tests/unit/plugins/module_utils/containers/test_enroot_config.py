@@ -1,4 +1,4 @@
-"""The configuration of Enroot, and what is refused before the installation."""
+"""Tests of Enroot's configuration, and of declarations refused before the installation."""
 
 from __future__ import annotations
 
@@ -56,7 +56,9 @@ def report(declared: dict[str, Any] | None = None, found: dict[str, Any] | None 
         ("RedHat", "aarch64", ["enroot-4.0.1-1.el8.aarch64.rpm", "enroot+caps-4.0.1-1.el8.aarch64.rpm"]),
     ],
 )
-def test_names_of_the_files(family: str, architecture: str, names: list[str]) -> None:
+def test_package_file_names_follow_distribution_and_architecture(
+    family: str, architecture: str, names: list[str]
+) -> None:
     assert package_files(DECLARED["packages"], DECLARED["release"], family, architecture) == names
 
 
@@ -69,13 +71,13 @@ def test_names_of_the_files(family: str, architecture: str, names: list[str]) ->
         ({"known": True}, False),
     ],
 )
-def test_packages_without_checksums_are_built_where_that_is_known(change: dict[str, Any], *, built: bool) -> None:
+def test_packages_without_checksums_are_built_if_supported(change: dict[str, Any], *, built: bool) -> None:
     plan = enroot_plan({**DECLARED, **change}, "gpu1", FOUND)
     assert plan["built"] is built
     assert ("enroot_checksums" in problem_report(plan["problems"])) is (not built and "checksums" in change)
 
 
-def test_credentials_are_files_of_their_users() -> None:
+def test_credentials_are_written_per_user() -> None:
     made = credential_files([CREDENTIAL], "/etc/enroot/users", ["alice", "bob"])
     assert made["problems"] == []
     alice, bob = made["files"]
@@ -96,7 +98,7 @@ def test_credentials_are_files_of_their_users() -> None:
         ({"settings": {"MELLANOX": "all"}}, "'MELLANOX' is not a setting of Enroot"),
     ],
 )
-def test_bad_declarations_are_refused(declared: dict[str, Any], said: str) -> None:
+def test_invalid_declarations_are_refused(declared: dict[str, Any], said: str) -> None:
     assert said in report(declared)
 
 
@@ -109,7 +111,7 @@ def test_bad_declarations_are_refused(declared: dict[str, Any], said: str) -> No
         ({"password": f"{SECRET} x"}, "item 1 has no valid password"),
     ],
 )
-def test_bad_credentials_are_refused_without_telling_a_secret(change: dict[str, str], said: str) -> None:
+def test_invalid_credentials_are_refused_without_revealing_the_secret(change: dict[str, str], said: str) -> None:
     made = credential_files([{**CREDENTIAL, **change}], "/etc/enroot/users", ["bob"])
     assert said in problem_report(made["problems"])
     assert SECRET not in str(made)
@@ -131,7 +133,7 @@ def test_bad_credentials_are_refused_without_telling_a_secret(change: dict[str, 
         ({"kernel.unprivileged_userns_clone": None}, "CONFIG_USER_NS"),
     ],
 )
-def test_no_user_namespaces(settings: dict[str, int | None], said: str) -> None:
+def test_missing_user_namespaces_are_reported_with_the_setting(settings: dict[str, int | None], said: str) -> None:
     text = report(found={"works": False, "installed": True, "settings": settings})
     assert text.startswith("gpu1: user namespaces: ")
     assert said in text
@@ -146,14 +148,16 @@ def test_no_user_namespaces(settings: dict[str, int | None], said: str) -> None:
         ({"family": "RedHat", "checksums": dict.fromkeys(RPMS, "a" * 64)}, True),
     ],
 )
-def test_where_only_apparmor_forbids_it_the_package_brings_a_profile(change: dict[str, Any], *, refused: bool) -> None:
+def test_apparmor_restriction_is_accepted_if_the_package_has_a_profile(
+    change: dict[str, Any], *, refused: bool
+) -> None:
     forbids = {"kernel.apparmor_restrict_unprivileged_userns": 1, "user.max_user_namespaces": 9000}
     named = package_files(
         DECLARED["packages"], {**DECLARED["release"], **change.get("release", {})}, "Debian", "x86_64"
     )
     change = {"checksums": dict.fromkeys(named, "a" * 64), **change}
     assert bool(report(change, {"works": False, "settings": forbids})) is refused
-    # Another reason beside it, or a program that is installed and fails all the same, is a problem.
+    # An additional reason, or an installed program that still fails, is a problem.
     assert report(change, {"works": False, "settings": {**forbids, "user.max_user_namespaces": 0}})
     assert report(change, {"works": False, "installed": True, "settings": forbids})
 

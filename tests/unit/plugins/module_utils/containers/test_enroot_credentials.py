@@ -1,4 +1,4 @@
-"""The lookup of credentials, compared with a shell that reads the file as Enroot 4.1.2 does."""
+"""Tests of the credentials file, with a shell script that reads it like Enroot 4.1.2."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 SECRET = "s3cret-of-alice"  # noqa: S105 - a made-up one
 MINE: dict[str, Any] = {"user": "alice", "machine": "reg.example.com", "login": "robot", "password": SECRET}
-# What the registry and the host of its tokens are asked with: docker.sh, _authenticate and _parse_uri (who is the user,
-# is there a line of the registry without its port), common.sh, evalnetrc; then what curl takes of netrc for a host.
+# Credentials for the registry and its token host: docker.sh, _authenticate and _parse_uri (which user, and
+# whether a line of the registry without port exists), common.sh, evalnetrc; then curl's netrc lookup for a host.
 LOOK_UP = r"""
 file=$1 registry=$2 asked=$3 space=[[:space:]]
 user=$(awk "/^${space}*machine${space}+${registry%:*}${space}+login${space}+.+/ { print \$4; exit }" "$file")
@@ -47,17 +47,17 @@ def looked_up(folder: Path, credentials: list[dict[str, Any]], registry: str, as
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
 
 
-def test_enroot_finds_a_login_whatever_the_port_of_the_registry(tmp_path: Path) -> None:
+def test_enroot_finds_a_login_for_any_port_of_the_registry(tmp_path: Path) -> None:
     for registry in ("reg.example.com", "reg.example.com:5000"):
         assert looked_up(tmp_path, [{**MINE, "port": 5000}], registry) == f"robot {SECRET}"
-    # What is refused would not be found.
+    # A refused entry would not be found.
     assert looked_up(tmp_path, [{**MINE, "machine": "reg.example.com:5000"}], "reg.example.com:5000") == ""
 
 
 @pytest.mark.parametrize(
     ("registry", "tokens"), [("nvcr.io", "authn.nvidia.com"), ("registry-1.docker.io", "auth.docker.io")]
 )
-def test_the_host_that_gives_tokens_is_sent_the_login_too(tmp_path: Path, registry: str, tokens: str) -> None:
+def test_login_is_also_sent_to_the_token_host(tmp_path: Path, registry: str, tokens: str) -> None:
     mine = {**MINE, "machine": registry, "login": "$oauthtoken"}
     assert looked_up(tmp_path, [mine], registry, tokens) == f"$oauthtoken {SECRET}"
     own = {**mine, "machine": tokens, "password": "another"}
@@ -67,7 +67,7 @@ def test_the_host_that_gives_tokens_is_sent_the_login_too(tmp_path: Path, regist
     assert credential_texts([mine, bobs])["alice"].count("machine") == 2
 
 
-def test_a_password_may_be_a_command(tmp_path: Path) -> None:
+def test_password_can_be_a_command(tmp_path: Path) -> None:
     mine = {**MINE, "password": "$(printf '%s' made; echo -up)"}
     assert credential_faults([mine]) == []
     assert is_evaluated(mine["password"])
@@ -90,7 +90,7 @@ def test_a_password_may_be_a_command(tmp_path: Path) -> None:
         ({"login": ""}, "has no valid login", "set user, machine, login and password"),
     ],
 )
-def test_what_enroot_would_not_find_is_refused(change: dict[str, Any], problem: str, remedy: str) -> None:
+def test_credential_not_found_by_enroot_is_refused(change: dict[str, Any], problem: str, remedy: str) -> None:
     ((found, cure),) = credential_faults([{**MINE, **change}])
     assert found.startswith("item 1 ")
     assert problem in found
@@ -98,7 +98,7 @@ def test_what_enroot_would_not_find_is_refused(change: dict[str, Any], problem: 
     assert SECRET not in found + cure
 
 
-def test_of_two_logins_for_one_registry_enroot_takes_the_first(tmp_path: Path) -> None:
+def test_second_login_for_one_registry_is_refused(tmp_path: Path) -> None:
     twice = [MINE, {**MINE, "login": "other", "password": "another"}]
     assert looked_up(tmp_path, twice, "reg.example.com") == f"robot {SECRET}"
     ((found, cure),) = credential_faults(twice)

@@ -1,4 +1,4 @@
-"""Whether a registry accepts a login, for each of its possible replies, and which hosts get the password."""
+"""Tests of whether a registry accepts a login, for each possible reply, and of which hosts get the password."""
 
 from __future__ import annotations
 
@@ -71,21 +71,21 @@ ASKS = 'Basic realm="x"'
         ({}, UNKNOWN, "no answer: no route to host"),
     ],
 )
-def test_every_answer_has_its_meaning(answers: Answers, state: str, words: str) -> None:
+def test_each_reply_gives_a_state(answers: Answers, state: str, words: str) -> None:
     found, _ = tried(answers)
     assert found.state == state
     assert words in found.detail
     assert SECRET not in found.detail
 
 
-def test_it_is_asked_at_its_port() -> None:
+def test_registry_is_queried_on_its_port() -> None:
     address = "https://reg.example.com:5001/v2/"
     found, asked = tried({(address, ""): (401, ASKS), (address, BASIC): (200, "")}, mine=MINE._replace(port=5001))
     assert found.state == ACCEPTED
     assert asked == [(address, ""), (address, BASIC)]
 
 
-def test_the_host_of_the_tokens_is_asked_with_its_own_login_or_not_at_all() -> None:
+def test_token_host_is_queried_only_with_its_own_login() -> None:
     """Enroot's curl looks up credentials by the host of the token service and sends none without a line (issue 241)."""
     found, asked = tried({BASE: (401, BEARER)}, others=())
     assert found == (
@@ -99,26 +99,26 @@ def test_the_host_of_the_tokens_is_asked_with_its_own_login_or_not_at_all() -> N
         {BASE: (401, BEARER), (TOKEN[0], other): (401, "")}, others=(Login("auth.example.com", "of-tokens", "x"),)
     )
     assert (found.state, found.detail) == (REFUSED, "auth.example.com: it answers with HTTP status 401")
-    # A token of the registry's own host, at whatever port, needs no other login.
+    # A token service on the registry's own host, on any port, needs no other login.
     same = ("https://reg.example.com:8443/token", BASIC)
     found, _ = tried({BASE: (401, f'Bearer realm="{same[0]}"'), same: (200, "")}, others=())
     assert found.state == ACCEPTED
 
 
-def test_a_password_that_a_command_makes_is_not_tried() -> None:
+def test_password_from_a_command_is_not_tried() -> None:
     found, asked = tried({BASE: (401, ASKS)}, mine=MINE._replace(password=None))
     assert (found.state, asked) == (UNKNOWN, [BASE])
     assert found.detail == "a command prints the password at each import"
 
 
-def test_the_password_goes_nowhere_without_tls() -> None:
+def test_password_is_not_sent_without_tls() -> None:
     plain = 'Bearer realm="http://auth.example.com/token"'
     found, asked = tried({BASE: (401, plain)})
     assert found.state == UNKNOWN
     assert asked == [BASE]
 
 
-def test_without_tls_only_where_the_site_says_so() -> None:
+def test_http_is_used_only_if_configured() -> None:
     base = ("http://reg.example.com/v2/", "")
     found, asked = tried({base: (401, ASKS), (base[0], BASIC): (200, "")}, http=True)
     assert found.state == ACCEPTED
@@ -126,7 +126,7 @@ def test_without_tls_only_where_the_site_says_so() -> None:
 
 
 class _Registry(BaseHTTPRequestHandler):
-    """A registry that accepts one password and redirects everybody else."""
+    """A registry that accepts one password and redirects all other requests."""
 
     def do_GET(self) -> None:
         """Answer the request."""
@@ -149,16 +149,16 @@ def registry() -> Iterator[str]:
     server.server_close()
 
 
-def test_over_a_real_connection(registry: str) -> None:
+def test_login_over_a_real_connection(registry: str) -> None:
     host, port = registry.split(":")
     mine = Login(host, "robot", SECRET, int(port))
     assert registry_access(mine, {host: mine}, http=True) == (ACCEPTED, "it accepted the login", "")
-    # A redirection is not followed: the password would go along.
+    # Redirects are not followed because the password would be sent along.
     wrong = mine._replace(password="wrong")  # noqa: S106 - a made-up one
     assert registry_access(wrong, {}, http=True) == (UNKNOWN, "it answers the login with HTTP status 307", "")
 
 
-def test_no_user_present() -> None:
+def test_unreachable_registry_is_unknown() -> None:
     found = registry_access(Login("127.0.0.1", "robot", SECRET, 9), {}, http=True)
     assert found.state == UNKNOWN
     assert found.detail.startswith("no answer: ")

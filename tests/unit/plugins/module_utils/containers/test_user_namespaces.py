@@ -1,4 +1,4 @@
-"""The settings that forbid user namespaces, and the sysctl line that allows them."""
+"""Tests of the settings that forbid user namespaces, and of the sysctl line that allows them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ FREE: dict[str, int | None] = {SETTINGS[0]: 60000, SETTINGS[1]: 1, SETTINGS[2]: 
 REFUSED = "unshare: unshare failed: Operation not permitted"
 
 
-def test_a_trial_that_goes_well_counts_for_more_than_the_settings() -> None:
+def test_successful_trial_outweighs_the_settings() -> None:
     """AppArmor does not restrict programs that have a profile."""
     assert user_namespace_problems("gpu1", "apptainer_enabled", FREE | {SETTINGS[2]: 1}) == []
 
@@ -30,7 +30,7 @@ def test_a_trial_that_goes_well_counts_for_more_than_the_settings() -> None:
         ({SETTINGS[1]: None, SETTINGS[2]: None}, "Operation not permitted", "CONFIG_USER_NS"),
     ],
 )
-def test_the_setting_that_forbids_is_named(settings: dict[str, int | None], problem: str, remedy: str) -> None:
+def test_forbidding_setting_is_named(settings: dict[str, int | None], problem: str, remedy: str) -> None:
     (found,) = user_namespace_problems("gpu1", "apptainer_enabled", FREE | settings, REFUSED)
     assert (found["hosts"], found["key"]) == (["gpu1"], "apptainer_enabled")
     assert problem in found["problem"]
@@ -42,7 +42,7 @@ def test_the_setting_that_forbids_is_named(settings: dict[str, int | None], prob
     [({SETTINGS[2]: 1}, False), ({SETTINGS[2]: 1, SETTINGS[0]: 0}, True), ({}, True)],
     ids=["AppArmor alone", "AppArmor and a limit", "something else"],
 )
-def test_a_profile_helps_against_apparmor_alone(settings: dict[str, int | None], *, refused: bool) -> None:
+def test_profile_only_lifts_the_apparmor_restriction(settings: dict[str, int | None], *, refused: bool) -> None:
     """On Ubuntu 24.04 a package with an AppArmor profile for its program needs no sysctl."""
     found = user_namespace_problems("gpu1", "apptainer_enabled", FREE | settings, REFUSED, allowed=True)
     assert bool(found) is refused

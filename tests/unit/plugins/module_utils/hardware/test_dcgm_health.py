@@ -1,4 +1,4 @@
-"""The meaning of dcgmi's output; output that cannot be parsed never makes a node faulty."""
+"""Tests of parsing dcgmi's output; output that cannot be parsed never makes a node faulty."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ WARNED = answer(
 FAILED = answer("Failure", gpu3={"Memory system": ("Failure", "A pending retired page\n has been detected.")})
 
 
-def test_a_healthy_node_has_none() -> None:
+def test_healthy_node_has_no_incidents() -> None:
     assert dcgm_incidents(answer("Healthy")) == []
 
 
@@ -48,11 +48,11 @@ def test_a_healthy_node_has_none() -> None:
         (FAILED, "links", ["DCGM: GPU 3 Memory system failure: A pending retired page has been detected."]),
     ],
 )
-def test_what_counts_at_a_level(text: str, level: str, problems: list[str]) -> None:
+def test_problems_depend_on_the_level(text: str, level: str, problems: list[str]) -> None:
     assert dcgm_problems(dcgm_incidents(text), level) == problems
 
 
-def test_every_warning_counts_where_that_is_wanted() -> None:
+def test_all_warnings_count_at_level_warning() -> None:
     assert len(dcgm_problems(dcgm_incidents(WARNED), "warning")) == 3
 
 
@@ -76,6 +76,6 @@ def test_every_warning_counts_where_that_is_wanted() -> None:
         WARNED[:-3],
     ],
 )
-def test_what_is_not_understood_is_an_error(text: str) -> None:
+def test_unparsable_output_is_an_error(text: str) -> None:
     with pytest.raises(ValueError, match=r"dcgmi|Expecting|Unterminated"):
         dcgm_incidents(text)

@@ -1,4 +1,4 @@
-"""GPUs of a host, from sysfs."""
+"""Tests of the GPUs of a host, from sysfs."""
 
 from __future__ import annotations
 

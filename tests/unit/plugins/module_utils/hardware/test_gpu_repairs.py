@@ -1,4 +1,4 @@
-"""The preflight accepts faults that the same run repairs, and no others."""
+"""Tests that the preflight accepts only faults that the same run repairs."""
 
 from __future__ import annotations
 
@@ -54,18 +54,18 @@ def keys(found: dict[str, Any], *cures: str) -> list[str]:
 @pytest.mark.parametrize(
     ("found", "cure", "key"),
     [
-        # An own upgrade that was not rebooted: the next run says so, or reboots.
+        # A driver upgrade without a reboot: the next run reports it or reboots.
         (host(failing(MISMATCH)), DRIVER, "nvidia-smi"),
-        # A first run that met nouveau.
+        # A first run on a host with nouveau loaded.
         (host(failing(SILENT)), DRIVER, "nvidia-smi"),
-        # A driver that came with the machine's image, without the fabric manager.
+        # A driver from the machine's image, without the fabric manager.
         (host(in_fabric("In Progress")), DRIVER, "all 2 GPUs"),
         (host(in_fabric("Not Started")), DRIVER, "all 2 GPUs"),
-        # Cables are in, and nobody gives the ports their addresses yet.
+        # The cables are connected, but no subnet manager assigns addresses yet.
         (host(in_fabric("Completed"), [port("mlx5_0", "INIT"), port("mlx5_1", "INIT")]), SUBNET_MANAGER, "NICs"),
     ],
 )
-def test_faults_that_the_run_repairs_do_not_refuse_it(found: dict[str, Any], cure: str, key: str) -> None:
+def test_faults_repaired_by_the_run_are_accepted(found: dict[str, Any], cure: str, key: str) -> None:
     assert keys(found) == [key], "without the role it is a fault"
     assert keys(found, cure) == []
 
@@ -75,18 +75,18 @@ def test_faults_that_the_run_repairs_do_not_refuse_it(found: dict[str, Any], cur
     [
         host(failing("No devices were found")),
         host({"state": "hung", "query": ""}),
-        # A fabric manager runs: the GPUs do not wait for one.
+        # A fabric manager is running, so the GPUs do not wait for one.
         host(in_fabric("In Progress"), manager=True),
         host(in_fabric("Completed"), [port("mlx5_0", "ACTIVE"), port("mlx5_1", "DOWN")]),
         host(in_fabric("Completed"), [port("mlx5_0", "ACTIVE"), port("mlx5_1", "INIT", rate=100)]),
         host(in_fabric("Completed"), [port("mlx5_0", "ACTIVE"), port("mlx5_1", "INIT", layer="Ethernet")]),
     ],
 )
-def test_real_faults_stay(found: dict[str, Any]) -> None:
+def test_real_faults_are_reported(found: dict[str, Any]) -> None:
     assert len(keys(found, DRIVER, SUBNET_MANAGER)) == 1
 
 
-def test_an_unknown_fabric_manager_excuses_nothing() -> None:
+def test_unknown_fabric_manager_excuses_no_fault() -> None:
     found = host(in_fabric("In Progress"))
     del found["fabric_manager"]
     assert keys(found, DRIVER) == ["all 2 GPUs"]
@@ -102,7 +102,7 @@ def test_an_unknown_fabric_manager_excuses_nothing() -> None:
         ({"nvidia_driver_kernel_parts": "skipped"}, True, False),
     ],
 )
-def test_who_puts_a_driver_right(own: dict[str, str], *, gets_driver: bool, cured: bool) -> None:
+def test_driver_is_repaired_only_if_the_run_installs_it(own: dict[str, str], *, gets_driver: bool, cured: bool) -> None:
     assert repairs_of_run(own, gets_driver=gets_driver, subnet_manager=False) == ({DRIVER} if cured else set())
 
 

@@ -1,4 +1,4 @@
-"""The CPU socket of each GPU, from /sys."""
+"""Tests of the CPU socket of each GPU, from /sys."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 ADDRESSES = [f"0000:{bus}:00.0" for bus in ("1b", "43", "52", "61", "9d", "c3", "d1", "df")]
-# DGX H100: 2 x 56 cores, whose second threads are counted on from 112.
+# DGX H100: 2 x 56 cores; the second threads are numbered from 112.
 NEAR = ["0-55,112-167"] * 4 + ["56-111,168-223"] * 4
 H100 = site_catalogue({})["dgx_h100"]
 
 
 def machine(root: Path, near: list[str], numa: list[str], *, nodes: int = 2) -> Path:
-    """Write /sys of a machine with CPUs on several sockets, numbered as the kernel numbers them."""
+    """Write the /sys of a machine with several CPU sockets, with the kernel's numbering, and return it."""
 
     def write(path: str, text: str) -> None:
         (root / path).parent.mkdir(parents=True, exist_ok=True)
         (root / path).write_text(f"{text}\n")
 
     for cpu in range(224):
-        # Numbers of packages may have gaps.
+        # Package IDs may have gaps.
         write(f"sys/devices/system/cpu/cpu{cpu}/topology/physical_package_id", str(cpu % 112 // 56 * 3))
     write("sys/devices/system/cpu/cpufreq/boost", "1")
     for node in range(nodes):
         write(f"sys/devices/system/node/node{node}/cpulist", str(node))
-    # Memory of a GPU is a node without CPUs.
+    # GPU memory is a NUMA node without CPUs.
     write(f"sys/devices/system/node/node{nodes}/cpulist", "")
     for address, cpu_list, place in zip(ADDRESSES, near, numa, strict=True):
         write(f"sys/bus/pci/devices/{address}/local_cpulist", cpu_list)
@@ -47,7 +47,7 @@ def facts(root: Path, *, minors: list[int] | None = None) -> dict[str, Any]:
     return {"gpus": gpus, "pci_gpus": ADDRESSES, "gpu_places": gpu_places(root, ADDRESSES)}
 
 
-def test_sockets_are_those_of_the_cores_near_by(tmp_path: Path) -> None:
+def test_socket_of_a_gpu_follows_its_local_cores(tmp_path: Path) -> None:
     found = facts(machine(tmp_path, NEAR, ["0"] * 4 + ["1"] * 4))
     places = found["gpu_places"]
     assert (places["packages"], places["numa_nodes"]) == (2, 2)
@@ -59,10 +59,10 @@ def test_sockets_are_those_of_the_cores_near_by(tmp_path: Path) -> None:
     ("near", "minors", "told"),
     [
         (NEAR[::-1], None, "GPUs are attached to other CPU sockets (found [1, 1, 1, 1, 0, 0, 0, 0]"),
-        # The device files are numbered otherwise than the bus.
+        # The device file numbers differ from the bus order.
         (NEAR, [4, 5, 6, 7, 0, 1, 2, 3], "GPUs are attached to other CPU sockets (found [1, 1, 1, 1, 0, 0, 0, 0]"),
         (NEAR[::-1], [4, 5, 6, 7, 0, 1, 2, 3], ""),
-        # Virtual machines and some firmware say that all cores are near.
+        # Virtual machines and some firmware report all cores as local.
         (["0-223"] * 8, None, ""),
         ([""] * 8, None, ""),
     ],
@@ -77,7 +77,7 @@ def test_other_sockets_than_declared_are_reported(
         assert "correct or remove gpu.cpu_sockets" in problem["remedy"]
 
 
-def test_numa_nodes_count_where_slurm_takes_them_for_sockets(tmp_path: Path) -> None:
+def test_numa_nodes_are_used_if_slurm_treats_them_as_sockets(tmp_path: Path) -> None:
     near = [3, 3, 1, 1, 7, 7, 5, 5]
     found = facts(machine(tmp_path, NEAR, [str(node) for node in near], nodes=8))
     profile = {**H100, "sockets": 8, "gpu": {**H100["gpu"], "cpu_sockets": near}}

@@ -1,4 +1,4 @@
-"""The hardware profile compared with the host: each fault names its GPU, and sound hosts have none."""
+"""Tests of comparing the hardware profile with the host: each fault names its GPU, healthy hosts have none."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CLAIM = {"model": "NVIDIA H100 80GB HBM3", "count": 2, "memory_mb": 81559, "nvli
 
 
 def links(*active: int, rate: float = 26.562, of: int = 18) -> str:
-    """Return the output of `nvidia-smi nvlink -s` for GPUs with so many active links."""
+    """Return the output of `nvidia-smi nvlink -s` for GPUs with these numbers of active links."""
     lines = []
     for index, count in enumerate(active):
         lines.append(f"GPU {index}: NVIDIA H100 80GB HBM3 (UUID: GPU-{index})")
@@ -35,7 +35,7 @@ def facts(*gpus: str, pci: tuple[str, ...] = (), nvlink: str = "", driver: str =
 
 
 def pair(**changes: object) -> dict[str, Any]:
-    """Return a host with one sound GPU and one with these changes."""
+    """Return a host with one healthy GPU and one with these changes."""
     return facts(gpu_xml(0), gpu_xml(1, **changes))
 
 
@@ -54,7 +54,7 @@ def told(
 SECOND = "GPU 1 (0000:11:00.0, serial 1650000000001)"
 
 
-def test_a_sound_host() -> None:
+def test_healthy_host_has_no_problem() -> None:
     assert told(pair()) == []
 
 
@@ -105,7 +105,7 @@ def test_a_sound_host() -> None:
         ),
     ],
 )
-def test_one_gpu_is_named(changes: dict[str, object], problem: str) -> None:
+def test_faulty_gpu_is_named(changes: dict[str, object], problem: str) -> None:
     assert told(pair(**changes)) == [(SECOND, problem)]
 
 
@@ -124,11 +124,11 @@ def test_one_gpu_is_named(changes: dict[str, object], problem: str) -> None:
         {"serial": "Insufficient Permissions"},
     ],
 )
-def test_what_is_normal_is_not_held_against_it(changes: dict[str, object]) -> None:
+def test_normal_variation_is_not_a_problem(changes: dict[str, object]) -> None:
     assert told(pair(**changes)) == []
 
 
-def test_a_fault_of_all_gpus_is_reported_once() -> None:
+def test_fault_of_all_gpus_is_reported_once() -> None:
     found = facts(*(gpu_xml(number, name="NVIDIA H200", action="Reset") for number in range(4)))
     assert told(found, count=4) == [
         ("all 4 GPUs", "the driver requests the action Reset"),
@@ -161,7 +161,7 @@ def three(**changes: object) -> dict[str, Any]:
         (three(width=("16x", "8x")), {"pcie_width": 16}, [(SECOND, "uses 8 PCIe lanes (expected 16)")]),
     ],
 )
-def test_links_to_the_host(found: dict[str, Any], claim: dict[str, Any], problems: list[tuple[str, str]]) -> None:
+def test_pcie_links_are_compared(found: dict[str, Any], claim: dict[str, Any], problems: list[tuple[str, str]]) -> None:
     assert told(found, count=3, **claim) == problems
 
 
@@ -278,7 +278,7 @@ def test_interfaces(interfaces: list[tuple[str, bool, float | None]], problem: s
     assert told(found, nics=[{"count": 1, "gbps": 25, "rdma": False}]) == ([("NICs", problem)] if problem else [])
 
 
-def test_a_profile_without_gpus_claims_nothing() -> None:
+def test_profile_without_gpus_is_not_compared() -> None:
     assert claim_problems("n1", {"nics": []}, pair(), {"gpu_tolerance": 0.05}) == []
 
 
@@ -300,7 +300,7 @@ SICK = {
 
 @pytest.mark.skipif(not RECORDINGS, reason=f"no recordings in {CORPUS}")
 @pytest.mark.parametrize("entry", RECORDINGS, ids=[entry["file"] for entry in RECORDINGS])
-def test_recordings_of_real_hosts(entry: dict[str, Any]) -> None:
+def test_recordings_report_only_faulty_parts(entry: dict[str, Any]) -> None:
     """With a profile made from the recording, only the faulty parts are reported."""
     text = (CORPUS / entry["file"]).read_text(errors="replace")
     found = join_sources({"state": "ok", "query": text}, {}, [])
@@ -323,7 +323,7 @@ def test_recordings_of_real_hosts(entry: dict[str, Any]) -> None:
         ("smi-xml/007-influxdata-rtx-3060-v12.xml", "rtx_3060_desktop"),
     ],
 )
-def test_recordings_fit_the_catalogue(name: str, profile: str) -> None:
+def test_recordings_match_the_catalogue(name: str, profile: str) -> None:
     catalogue = site_catalogue({})
     found = join_sources({"state": "ok", "query": (CORPUS / name).read_text()}, {}, [])
     found |= {"rdma_ports": [], "network_interfaces": [], "pci_nics": ["x"] * 8}

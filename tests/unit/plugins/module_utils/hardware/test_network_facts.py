@@ -1,4 +1,4 @@
-"""A host's network ports, from /sys, ip and sminfo."""
+"""Tests of a host's network ports, from /sys, ip and sminfo."""
 
 from __future__ import annotations
 

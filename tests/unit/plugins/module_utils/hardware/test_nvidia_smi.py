@@ -1,4 +1,4 @@
-"""Unusual output of `nvidia-smi -q -x`, with recordings made for these tests."""
+"""Tests of unusual output of `nvidia-smi -q -x`, with recordings made for these tests."""
 
 from __future__ import annotations
 
@@ -66,18 +66,18 @@ def test_one_gpu(changes: dict[str, object], found: dict[str, object]) -> None:
     assert {key: gpu[key] for key in found} == found
 
 
-def test_notes_behind_versions_are_dropped() -> None:
+def test_notes_after_versions_are_dropped() -> None:
     note = "[Deprecated; will be removed in CUDA 14.0. Use KMD Version instead]"
     assert parse_query(log_xml(driver=f"610.57.04 {note}"))["driver_version"] == "610.57.04"
 
 
-def test_attached_and_listed_differ() -> None:
+def test_difference_of_attached_and_listed_gpus_is_an_error() -> None:
     data = parse_query(log_xml(gpu_xml(0), gpu_xml(2), attached=3))
     assert (data["attached_gpus"], data["gpu_count"]) == (3, 2)
     assert data["errors"] == ["3 GPUs are attached, 2 are listed"]
 
 
-def test_a_log_that_is_cut_off() -> None:
+def test_truncated_log_keeps_the_complete_gpus() -> None:
     whole = log_xml(gpu_xml(0), gpu_xml(1))
     data = parse_query(
         whole[: whole.index("<fb_memory_usage>", whole.index("GPU-00000000-0000-0000-0000-000000000001"))]
@@ -86,13 +86,13 @@ def test_a_log_that_is_cut_off() -> None:
     assert data["errors"] == ["the log ends inside <gpu>: it is truncated"]
 
 
-def test_a_gpu_that_is_not_closed_does_not_swallow_the_next() -> None:
+def test_unclosed_gpu_does_not_hide_the_next() -> None:
     data = parse_query(log_xml(gpu_xml(0).replace("</gpu>", ""), gpu_xml(1)))
     assert [gpu["index"] for gpu in data["gpus"]] == [0, 1]
     assert len({gpu["pci_bus_id"] for gpu in data["gpus"]}) == 2
 
 
-def test_two_logs_in_a_row() -> None:
+def test_second_log_is_ignored_and_reported() -> None:
     data = parse_query(log_xml(gpu_xml(0)) + log_xml(gpu_xml(0), gpu_xml(1)))
     assert data["gpu_count"] == 1
     assert data["errors"] == ["found 2 logs (expected 1), read only the first"]
@@ -116,14 +116,14 @@ def test_entities_are_not_expanded() -> None:
     ],
     ids=range(7),
 )
-def test_no_text_takes_long(text: str) -> None:
+def test_any_text_is_parsed_quickly(text: str) -> None:
     began = time.process_time()
     for read in (parse_query, parse_nvlink):
         read(text)
     assert time.process_time() - began < 15
 
 
-def test_text_around_the_log_and_comments() -> None:
+def test_text_and_comments_around_the_log_are_ignored() -> None:
     text = "<!-- <gpu id='x'> -->\nWARNING: infoROM is corrupted at gpu 0000:3B:00.0\n" + log_xml(gpu_xml(0))
     assert parse_query(text)["gpu_count"] == 1
 

@@ -1,4 +1,4 @@
-"""Rates of counters, and the counters that a node stores between two health checks."""
+"""Tests of counter rates, and of the counters stored between two health checks."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ XID = Finding("xid", RESET, "GPU 0000:23:00: Xid 79", "reboot", "Xid 79 at 0000:
 @pytest.mark.parametrize(
     ("samples", "expected"),
     [
-        ([], 0.0),  # what it had at the first look says nothing
+        ([], 0.0),  # the value at the first check has no rate
         ([[880.0, 4.0]], 8.0),  # two minutes
-        ([[998.0, 4.0]], 16.0),  # two seconds: not eight a second
-        ([[880.0, 0.0], [998.0, 19.0]], 10.0),  # over a minute at least
-        ([[700.0, 500.0], [970.0, 2.0]], 18.0),  # set back in between
-        ([[700.0, 500.0]], 0.0),  # set back since
+        ([[998.0, 4.0]], 16.0),  # two seconds are not extrapolated
+        ([[880.0, 0.0], [998.0, 19.0]], 10.0),  # over at least one minute
+        ([[700.0, 500.0], [970.0, 2.0]], 18.0),  # reset in between
+        ([[700.0, 500.0]], 0.0),  # reset since
     ],
 )
 def test_rates(samples: list[list[float]], expected: float) -> None:
@@ -52,14 +52,14 @@ def test_growth_within_a_window(samples: list[list[float]], expected: float) -> 
     assert growth(samples, 1000.0, 5.0 if len(samples) != 2 else 6.0, 200.0) == expected
 
 
-def test_only_what_a_window_needs_is_kept() -> None:
+def test_only_samples_of_the_window_are_kept() -> None:
     samples = {"a": [[100.0, 1.0], [700.0, 2.0], [950.0, 4.0]], "gone": [[100.0, 1.0]]}
     assert kept(samples, {"a": 5.0}, 1000.0, 200.0) == {"a": [[700.0, 2.0], [950.0, 4.0], [1000.0, 5.0]]}
     many = {"a": [[float(at), 1.0] for at in range(5000)]}
     assert len(kept(many, {"a": 2.0}, 5000.0, 9000.0)["a"]) < 500
 
 
-def test_a_state_outlives_the_run_and_events_end_with_the_boot(tmp_path: Path) -> None:
+def test_state_persists_and_events_end_with_the_boot(tmp_path: Path) -> None:
     path = tmp_path / "new" / "state.json"
     assert read_state(path, "one") == State("one")
     said = {"kernel": Answer(events=[XID]), "network": Answer(samples={"link_down eth0": 2.0})}
@@ -74,7 +74,7 @@ def test_a_state_outlives_the_run_and_events_end_with_the_boot(tmp_path: Path) -
         assert read_state(path, "one") == State("one")
 
 
-def test_what_somebody_has_seen_to_is_counted_from_then_on() -> None:
+def test_counters_restart_after_an_admin_reset() -> None:
     flapped = State("one", {"link_down eth0": [[100.0, 2.0], [200.0, 5.0]], "gone": []}, [XID], passes=1)
     settled = reset_by_admin(flapped)
     assert settled == State("one", {"link_down eth0": [[200.0, 5.0]]}, passes=1)
@@ -82,12 +82,12 @@ def test_what_somebody_has_seen_to_is_counted_from_then_on() -> None:
     assert growth(settled.samples["link_down eth0"], 300.0, 8.0, 10800.0) == 3
 
 
-def test_a_log_that_was_not_read_is_read_the_next_time() -> None:
+def test_unread_log_is_read_at_the_next_check() -> None:
     state = with_answers(State("one", log_since=5.0), {"kernel": Answer(unknown="it failed")}, 1000.0, 60.0)
     assert state.log_since == 5.0
 
 
-def test_checks_run_side_by_side_and_one_that_hangs_is_left_behind() -> None:
+def test_checks_run_in_parallel_and_a_hanging_one_is_abandoned() -> None:
     def hang() -> Answer:
         time.sleep(600)
         return Answer()

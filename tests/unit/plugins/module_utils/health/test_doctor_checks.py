@@ -1,4 +1,4 @@
-"""The faults of a provisioned host, from the output of its commands."""
+"""Tests of the faults of a provisioned host, from the output of its commands."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ DAY = 86400
 UNIT = "Id={}.service\nLoadState=loaded\nActiveState={}\nUnitFileState={}\n"
 
 
-def test_services_that_are_enabled_and_do_not_run_are_named() -> None:
+def test_enabled_services_that_do_not_run_are_named() -> None:
     text = "\n".join(
         [
             UNIT.format("munge", "active", "enabled"),
@@ -69,7 +69,7 @@ def test_mounts_of_network_file_systems() -> None:
         ("notAfter=soon\n", None),
     ],
 )
-def test_ends_of_certificates(text: str, end: float | None) -> None:
+def test_certificate_end_is_parsed(text: str, end: float | None) -> None:
     assert certificate_end(text) == end
 
 
@@ -77,7 +77,7 @@ def test_ends_of_certificates(text: str, end: float | None) -> None:
     ("left", "problem"),
     [(-1, "has expired"), (29, "expires in 29 days"), (31, ""), (None, "cannot be read: No such file")],
 )
-def test_certificates(left: int | None, problem: str) -> None:
+def test_certificate_expiry_is_reported(left: int | None, problem: str) -> None:
     path = "/etc/ssh/ssh_host_ed25519_key-cert.pub"
     text = "notAfter=Jan 15 08:00:00 2027 GMT" if left is not None else "No such file"
     found = certificate_problems("ctl", path, text, NOW - (left or 0) * DAY, 30)
@@ -85,7 +85,7 @@ def test_certificates(left: int | None, problem: str) -> None:
     assert all("--tags ssh" in each["remedy"] for each in found)
 
 
-def test_controllers_that_do_not_answer() -> None:
+def test_unresponsive_controllers_are_reported() -> None:
     assert ping_problems("ctl", "Slurmctld(primary) at ctl is UP\n") == []
     (found,) = ping_problems("ctl", "Slurmctld(primary) at ctl is UP\nSlurmctld(backup) at ctl2 is DOWN\n")
     assert (found["hosts"], found["problem"]) == (["ctl2"], "the backup slurmctld does not answer (DOWN)")
@@ -93,7 +93,7 @@ def test_controllers_that_do_not_answer() -> None:
     assert "slurmctld does not answer: scontrol did not answer" in silent["problem"]
 
 
-def test_nodes_that_take_no_job_with_their_reasons() -> None:
+def test_unusable_nodes_are_reported_with_their_reasons() -> None:
     text = (
         "NodeName=gpu1 State=IDLE Partitions=main\n"
         "NodeName=gpu2 State=DOWN* Partitions=main Reason=Not responding [slurm@2027-01-15T07:00:00]\n"
@@ -110,14 +110,14 @@ def test_nodes_that_take_no_job_with_their_reasons() -> None:
     assert all(f"NodeName={name} State=RESUME" in each["remedy"] for name, each in found.items())
 
 
-def test_the_reservation_of_a_validation() -> None:
+def test_leftover_validation_reservation_is_reported() -> None:
     assert reservation_problems("No reservations in the system\n") == []
     assert reservation_problems("ReservationName=maintenance StartTime=2027\n") == []
     (found,) = reservation_problems("ReservationName=busbar-validation StartTime=2027-01-15T07:00:00\n")
     assert "scontrol delete ReservationName=busbar-validation" in found["remedy"]
 
 
-def test_alerts_that_fire() -> None:
+def test_firing_alerts_are_reported() -> None:
     def alert(name: str, state: str, severity: str, **more: str) -> dict[str, object]:
         notes = {"summary": "slurmd is gone", "runbook": "first\nthen this\n"}
         return {"labels": {"alertname": name, "severity": severity, **more}, "annotations": notes, "state": state}

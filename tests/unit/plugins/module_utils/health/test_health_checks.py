@@ -1,4 +1,4 @@
-"""Each health check of a node, with a faulty and a sound node."""
+"""Tests of each health check with a faulty and a healthy node."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_gpus(gpu: str, check: str, severity: str, problem: str) -> None:
     assert all(problem in each[2] for each in found)
 
 
-def test_a_fault_of_several_gpus_is_reported_once_with_what_to_type() -> None:
+def test_fault_of_several_gpus_is_reported_once_with_the_command() -> None:
     sick = (gpu_xml(index, state="GPU requires reset") for index in (0, 1))
     (found,) = gpu_answer(node(), facts(*sick), []).findings
     assert found.problem == "GPU 0,1 (of 2) requires a reset"
@@ -121,17 +121,17 @@ def test_a_fault_of_several_gpus_is_reported_once_with_what_to_type() -> None:
     ],
     ids=["missing", "hung", "absent", "failed"],
 )
-def test_gpus_that_are_not_there(facts_: dict[str, Any], problems: list[str]) -> None:
+def test_missing_gpus_are_reported(facts_: dict[str, Any], problems: list[str]) -> None:
     assert told(gpu_answer(node(), facts_, [])) == [("gpu_count", RESET, each) for each in problems]
 
 
-def test_device_files_and_an_old_nvidia_smi() -> None:
+def test_missing_device_files_and_an_old_nvidia_smi_are_reported() -> None:
     found = told(gpu_answer(node(), facts(gpu_xml(0), gpu_xml(1)), ["/dev/nvidia1"]))
     assert found == [("gpu_count", RESET, "missing: /dev/nvidia1")]
     assert gpu_answer(node(), facts(state="unusable"), []).unknown == "nvidia-smi does not support the options -q -x"
 
 
-def test_links_of_gpus_are_those_of_the_profile() -> None:
+def test_pcie_links_are_compared_with_the_profile() -> None:
     slow = [gpu_xml(0, width=("16x", "8x")), gpu_xml(1)]
     assert told(gpu_answer(node(gpu={"pcie_width": 16}), facts(*slow), [])) == [
         ("gpu_links", RESET, f"GPU 0 ({LABEL_0}) uses 8 PCIe lanes (expected 16)")
@@ -143,7 +143,7 @@ def test_links_of_gpus_are_those_of_the_profile() -> None:
     assert told(gpu_answer(node(gpu={"pcie_width": 16, "pcie_gen": 5}), facts(gpu_xml(0), gpu_xml(1)), [])) == []
 
 
-def test_pcie_replays_count_by_the_minute() -> None:
+def test_pcie_replays_are_rated_per_minute() -> None:
     replaying = gpu_xml(0).replace("<pci>", "<pci><replay_counter>50</replay_counter>")
     sick = facts(replaying, gpu_xml(1))
     uuid = sick["gpus"][0]["uuid"]
@@ -167,7 +167,7 @@ GPU 1: NVIDIA A100-SXM4-80GB (UUID: GPU-y)
 """
 
 
-def test_crc_errors_of_nvlink_count_by_the_second() -> None:
+def test_nvlink_crc_errors_are_rated_per_second() -> None:
     samples = {"nvlink_crc 0": [[990.0, 7.0]], "nvlink_crc 1": [[990.0, 3.0]]}
     good = nvlink_answer(node(samples), "", LINKS.format(first=1000))
     assert (told(good), good.samples) == ([], {"nvlink_crc 0": 1007.0, "nvlink_crc 1": 3.0})
@@ -181,7 +181,7 @@ def test_crc_errors_of_nvlink_count_by_the_second() -> None:
     )
 
 
-def test_nvlinks_are_those_of_the_profile() -> None:
+def test_nvlinks_are_compared_with_the_profile() -> None:
     up = "GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-x)\n" + "".join(
         f"\t Link {link}: 26.562 GB/s\n" for link in range(18)
     )
@@ -221,7 +221,7 @@ def test_network_cards() -> None:
     assert "mlx5_1/1 ACTIVE 200 Gb/s" in slow[0][2]
 
 
-def test_links_that_flap() -> None:
+def test_flapping_links_are_reported() -> None:
     samples = {"link_down mlx5_0/1": [[10.0, 4.0], [500.0, 6.0]]}
     good = network_answer(node(samples), network(), {"mlx5_0/1": 6, "eth0": 50})
     assert (told(good), good.samples) == ([], {"link_down mlx5_0/1": 6.0, "link_down eth0": 50.0})
@@ -232,15 +232,15 @@ def test_links_that_flap() -> None:
 @pytest.mark.parametrize(
     ("samples", "count", "grown"),
     [
-        ([], 5_000_000, 0),  # of weeks before the first look
+        ([], 5_000_000, 0),  # accumulated in weeks before the first check
         ([[900.0, 200.0]], 200, 0),
         ([[900.0, 200.0]], 300, 0),
         ([[900.0, 200.0]], 301, 101),
-        ([[900.0, 9000.0], [950.0, 0.0]], 60, 0),  # set back by perfquery -R
-        ([[-9000.0, 0.0], [-2700.0, 5000.0]], 5050, 0),  # of more than an hour ago
+        ([[900.0, 9000.0], [950.0, 0.0]], 60, 0),  # reset by perfquery -R
+        ([[-9000.0, 0.0], [-2700.0, 5000.0]], 5050, 0),  # from more than an hour ago
     ],
 )
-def test_errors_of_infiniband_are_reported_by_the_hour(samples: list[list[float]], count: int, grown: int) -> None:
+def test_infiniband_errors_are_rated_per_hour(samples: list[list[float]], count: int, grown: int) -> None:
     answer = network_answer(node({"port_errors mlx5_0/1": samples}), network(), {}, {"mlx5_0/1": count})
     problem = f"port mlx5_0/1 had {grown} errors in an hour (limit 100)"
     assert told(answer) == ([("infiniband_errors", MONITOR, problem)] if grown else [])
@@ -248,7 +248,7 @@ def test_errors_of_infiniband_are_reported_by_the_hour(samples: list[list[float]
 
 
 def counted(root: Path, link_layer: str, **counters: int) -> None:
-    """Write the counters of a port as in the kernel's Documentation/ABI/stable/sysfs-class-infiniband."""
+    """Write the counters of a port in the format of the kernel's Documentation/ABI/stable/sysfs-class-infiniband."""
     folder = root / "sys/class/infiniband/mlx5_0/ports/1"
     (folder / "counters").mkdir(parents=True, exist_ok=True)
     (folder / "link_layer").write_text(f"{link_layer}\n")
@@ -256,7 +256,7 @@ def counted(root: Path, link_layer: str, **counters: int) -> None:
         (folder / "counters" / name).write_text(f"{count}\n")
 
 
-def test_errors_of_a_port_are_its_own_and_those_of_what_it_received(tmp_path: Path) -> None:
+def test_port_errors_sum_symbol_and_receive_errors(tmp_path: Path) -> None:
     here = node(paths=[], timeout_s=1)._replace(root=tmp_path)
     counted(tmp_path, "Ethernet", symbol_error=1, port_rcv_errors=0)
     assert checks_of(here)["network"].ask().samples == {}
@@ -302,7 +302,7 @@ def test_memory_and_swap() -> None:
 TRACKING = "Stratum         : 3\nSystem time     : {offset} seconds slow of NTP time\nLeap status     : {leap}\n"
 
 
-def test_the_clock() -> None:
+def test_clock_offset_is_checked() -> None:
     assert clock_answer(TRACKING.format(offset="0.000013", leap="Normal"), 1) == Answer()
     assert told(clock_answer(TRACKING.format(offset="3600.5", leap="Normal"), 1)) == [
         ("clock", RESET, "the clock is 3.6e+03 s slow (limit 1 s)")
@@ -331,14 +331,14 @@ def test_services() -> None:
 @pytest.mark.parametrize(
     ("state", "severity"),
     [
-        # As systemd 252 and 257 show a service with Restart=on-failure that fails each time.
+        # Output of systemd 252 and 257 for a service with Restart=on-failure that fails each time.
         ("ActiveState=activating\nSubState=auto-restart\nNRestarts=41\nResult=exit-code", RESET),
         ("ActiveState=activating\nSubState=auto-restart-queued\nNRestarts=7\nResult=exit-code", RESET),
         ("ActiveState=activating\nSubState=start\nNRestarts=41\nResult=success", RESET),
         ("ActiveState=active\nSubState=running\nNRestarts=41\nActiveEnterTimestampMonotonic=995000000", RESET),
         ("ActiveState=activating\nSubState=auto-restart\nNRestarts=0\nResult=signal", MONITOR),
         ("ActiveState=activating\nSubState=auto-restart\nResult=exit-code", RESET),
-        # Up for long, started for the first time, stopped by hand.
+        # Running for a long time, started for the first time, stopped manually.
         ("ActiveState=active\nSubState=running\nNRestarts=41\nActiveEnterTimestampMonotonic=5000000", ""),
         ("ActiveState=active\nSubState=running\nNRestarts=1\nActiveEnterTimestampMonotonic=995000000", ""),
         ("ActiveState=activating\nSubState=start\nNRestarts=0\nResult=success", ""),
@@ -353,14 +353,14 @@ def test_a_service_that_restarts_again_and_again_is_found(state: str, severity: 
     assert all("slurmd does not stay up" in each.problem and "journalctl -u slurmd" in each.remedy for each in found)
 
 
-def test_stray_processes_are_only_told() -> None:
+def test_stray_processes_are_only_reported() -> None:
     assert [*stray_findings([])] == []
     (found,) = stray_findings([Process(number, "alice", "python") for number in range(6)])
     assert found.severity == MONITOR
     assert found.problem.endswith("3 (python of alice) and 2 more")
 
 
-# With cgroup v2, by the job ID up to Slurm 25.11, and by the SLUID since 26.05.
+# Cgroup v2 paths contain the job ID up to Slurm 25.11, and the SLUID since 26.05.
 JOB_PATHS = (
     "/system.slice/slurmstepd.scope/job_82/step_batch/user/task_special",
     "/system.slice/slurmstepd.scope/sCVDM8AJ3Q3S00/step_batch/user/task_special",
@@ -369,7 +369,7 @@ JOB_PATHS = (
 
 
 @pytest.mark.parametrize("path", [*JOB_PATHS, "/user.slice/user-2002.slice/session-3.scope"])
-def test_a_process_of_a_running_job_is_not_stray(tmp_path: Path, path: str) -> None:
+def test_process_of_a_running_job_is_not_stray(tmp_path: Path, path: str) -> None:
     process = tmp_path / "proc/490"
     process.mkdir(parents=True)
     (tmp_path / "proc/uptime").write_text("9000.00 9000.00\n")
@@ -384,7 +384,7 @@ def test_a_process_of_a_running_job_is_not_stray(tmp_path: Path, path: str) -> N
     assert all("490 (python of " in problem for problem in found)
 
 
-def test_a_site_may_weigh_findings_otherwise() -> None:
+def test_site_can_override_severities() -> None:
     findings = [Finding("swap", MONITOR, "a"), Finding("clock", RESET, "b"), Finding("gpu", RESET, "c")]
     found = with_severities(findings, {"swap": ISOLATE, "clock": "OFF"})
     assert [(each.check, each.severity) for each in found] == [("swap", ISOLATE), ("gpu", RESET)]
@@ -403,7 +403,7 @@ def test_a_site_may_weigh_findings_otherwise() -> None:
         ("023-nvidia-qx-gb200-lost.xml", {"gpu"}),
     ],
 )
-def test_recordings_of_several_generations(recording: str, checks: set[str]) -> None:
+def test_recordings_give_the_expected_findings(recording: str, checks: set[str]) -> None:
     seen = facts(text=(RECORDINGS / "smi-xml" / recording).read_text(errors="replace"))
     found = gpu_answer(node(gpus=seen["gpu_count"]), seen, [])
     assert {each.check for each in found.findings} == checks
@@ -419,7 +419,7 @@ def test_recordings_of_several_generations(recording: str, checks: set[str]) -> 
         ("SlurmdSpoolDir={}/gone\n", "run/slurm/conf", ""),
     ],
 )
-def test_spool_and_log_of_slurmd_are_reported_where_they_are_file_systems_of_their_own(
+def test_slurmd_spool_and_log_are_checked_on_separate_file_systems(
     tmp_path: Path, conf: str, place: str, severity: str
 ) -> None:
     own = tmp_path / "own/gpu1"
@@ -435,5 +435,5 @@ def test_spool_and_log_of_slurmd_are_reported_where_they_are_file_systems_of_the
     found = findings(["/proc"])
     assert [each.severity for each in found] == ([severity] if severity else [])
     assert all(each.problem.startswith(f"{own} is full: ") for each in found)
-    # On a disk that is looked at already nothing is said twice.
+    # A disk that is already checked is not reported twice.
     assert findings([str(tmp_path)]) == []

@@ -1,4 +1,4 @@
-"""The history of the health check: which events get a line, and that the file stays small."""
+"""Tests of the health check history: which events are recorded, and the limit of the file size."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ def new(
     return [(each["event"], each.get("check", "")) for each in written]
 
 
-def test_what_is_new_and_what_is_gone() -> None:
+def test_new_and_cleared_findings_are_recorded() -> None:
     assert new([], [LOST, full(9)], "drain") == [("found", "gpu"), ("found", "disk"), ("drain", "")]
     assert new([LOST, full(9)], [full(8)], "keep") == [("cleared", "gpu")]
     assert new([LOST], [], "resume", booted=True) == [("boot", ""), ("cleared", "gpu"), ("resume", "")]
 
 
-def test_another_gpu_and_another_xid_are_other_findings() -> None:
+def test_other_gpu_or_other_xid_is_a_new_finding() -> None:
     other = LOST._replace(problem="GPU 2 (ffff:02:00.0) is lost")
     assert new([LOST], [LOST, other]) == [("found", "gpu")]
     xids = [Finding("xid", RESET, f"GPU 0000:23:00: Xid {number} (pid=1)") for number in (79, 48)]
@@ -50,16 +50,16 @@ def test_another_gpu_and_another_xid_are_other_findings() -> None:
     assert new(others[:1], others) == [("found", "xid")] * 3
 
 
-def test_nothing_is_gone_that_could_not_be_asked() -> None:
+def test_incomplete_check_clears_no_finding() -> None:
     assert new([LOST], [], whole=False) == []
 
 
-def test_a_drain_that_is_withheld_again_and_again_is_reported_once() -> None:
+def test_repeatedly_withheld_drain_is_recorded_once() -> None:
     assert new([], [LOST], "withheld") == [("found", "gpu"), ("withheld", "")]
     assert new([LOST], [LOST], "withheld") == []
 
 
-def test_the_file_stays_small_and_keeps_the_newest(tmp_path: Path) -> None:
+def test_file_size_is_limited_and_the_newest_entries_kept(tmp_path: Path) -> None:
     path = tmp_path / "new" / "history.jsonl"
     assert last_entries(path, 5) == ([], 0)
     for place in range(20):
@@ -70,7 +70,7 @@ def test_the_file_stays_small_and_keeps_the_newest(tmp_path: Path) -> None:
     assert ([each["at"] for each in found], damaged) == ([3997, 3998, 3999], 0)
 
 
-def test_damaged_lines_are_counted_and_passed_over(tmp_path: Path) -> None:
+def test_damaged_lines_are_counted_and_skipped(tmp_path: Path) -> None:
     path = tmp_path / "history.jsonl"
     good = json.dumps({"at": 1, "event": "boot"})
     path.write_bytes(b"\n".join([b"{", good.encode(), b'{"at": "x", "event": "boot"}', b"[]", b"\xff\xfe", b""]))

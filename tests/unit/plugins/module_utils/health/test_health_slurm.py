@@ -1,4 +1,4 @@
-"""Nodes that the health check drains, resumes or leaves alone, and how many at once."""
+"""Tests of which nodes the health check drains, resumes or leaves unchanged, and how many at once."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LOST = Finding("gpu", RESET, "GPU 1 is lost")
 TIME = "2026-11-21T06:44:0"
 
 
-def test_a_reason_is_one_short_line() -> None:
+def test_drain_reason_is_one_short_line() -> None:
     assert drain_reason(['GPU 1 "x"\nis lost']) == "busbar health: GPU 1 'x' is lost"
     assert drain_reason(list("abcde")) == "busbar health: a; b; c; and 2 more"
     long = drain_reason(["x" * 900])
@@ -40,7 +40,7 @@ def shown(state: str, reason: str = "") -> str:
     return f"NodeName=gpu1 Arch=x86_64\n   OS=Linux\n   State={state} ThreadsPerCore=1 Owner=N/A\n{tail}"
 
 
-def test_a_node_as_scontrol_shows_it() -> None:
+def test_scontrol_output_of_a_node_is_parsed() -> None:
     assert node_record(shown("IDLE")) == Record(frozenset({"IDLE"}), "", "gpu1")
     told = node_record(shown("MIXED*+DRAIN", "busbar health: GPU 1 [of 2] is lost"))
     why, when = "busbar health: GPU 1 [of 2] is lost", "2026-11-21T06:44:01"
@@ -70,7 +70,7 @@ OURS, ADMINS = "busbar health: GPU 1 is lost", "new memory on Monday"
         ([], "IDLE+DRAIN", f"see {OURS}", True, True, "leave"),
     ],
 )
-def test_what_to_do(  # noqa: PLR0913, PLR0917 - a table
+def test_step_depends_on_problems_state_and_reason(  # noqa: PLR0913, PLR0917 - a table
     problems: list[str],
     state: str,
     reason: str,
@@ -110,7 +110,7 @@ class Slurm:
 
 
 def cluster(count: int, drained: int = 0) -> Slurm:
-    """Nodes, the last of which the health check drained a while ago."""
+    """Return a cluster in which the health check drained the last nodes earlier."""
     return Slurm(
         {
             f"gpu{number}": ("IDLE+DRAIN", "busbar health: x", f"{TIME}1")
@@ -131,13 +131,13 @@ def note(tmp_path: Path) -> Path:
     return tmp_path / "notes" / "drained"
 
 
-def test_a_sound_node_costs_slurm_nothing(note: Path) -> None:
+def test_healthy_node_causes_no_slurm_call(note: Path) -> None:
     slurm = cluster(4)
     assert settled(slurm, note, passes=9) == "nothing"
     assert slurm.asked == []
 
 
-def test_a_sick_node_is_drained_once(note: Path) -> None:
+def test_faulty_node_is_drained_once(note: Path) -> None:
     slurm = cluster(4)
     assert settled(slurm, note, LOST) == "drain"
     drained = "update NodeName=gpu1 State=DRAIN Reason=busbar health: GPU 1 is lost"
@@ -147,7 +147,7 @@ def test_a_sick_node_is_drained_once(note: Path) -> None:
     assert slurm.asked[4:] == ["show node gpu1"]
 
 
-def test_it_comes_back_after_two_passes_and_only_where_that_is_allowed(note: Path) -> None:
+def test_node_is_resumed_after_two_passes_only_if_allowed(note: Path) -> None:
     slurm = cluster(4)
     settled(slurm, note, LOST)
     before = len(slurm.asked)
@@ -159,7 +159,7 @@ def test_it_comes_back_after_two_passes_and_only_where_that_is_allowed(note: Pat
     assert not note.exists()
 
 
-def test_hardware_that_is_to_be_replaced_does_not_come_back_by_itself(note: Path) -> None:
+def test_node_with_hardware_to_be_replaced_is_not_resumed(note: Path) -> None:
     slurm = cluster(4)
     settled(slurm, note, LOST)
     settled(slurm, note, Finding("gpu", ISOLATE, "a row could not be remapped"))
@@ -168,7 +168,7 @@ def test_hardware_that_is_to_be_replaced_does_not_come_back_by_itself(note: Path
     assert len(slurm.updates) == 1
 
 
-def test_a_drain_of_an_admin_is_left_alone_and_ends_our_own(note: Path) -> None:
+def test_drain_by_an_admin_is_kept_and_replaces_our_own(note: Path) -> None:
     slurm = cluster(4)
     settled(slurm, note, LOST)
     slurm.nodes["gpu1"] = ("IDLE+DRAIN", "new memory on Monday", f"{TIME}9")
@@ -178,7 +178,7 @@ def test_a_drain_of_an_admin_is_left_alone_and_ends_our_own(note: Path) -> None:
     assert not note.exists()
 
 
-def test_whoever_gives_a_node_back_is_believed_once(note: Path) -> None:
+def test_manual_resume_is_respected_once(note: Path) -> None:
     slurm = cluster(4)
     settled(slurm, note, LOST)
     slurm.nodes["gpu1"] = ("IDLE", "", "")
@@ -196,14 +196,14 @@ def test_whoever_gives_a_node_back_is_believed_once(note: Path) -> None:
         (20, 4, 25, "drain"),
     ],
 )
-def test_only_a_share_of_the_nodes_is_drained(note: Path, nodes: int, drained: int, percent: int, done: str) -> None:
+def test_number_of_drained_nodes_is_limited(note: Path, nodes: int, drained: int, percent: int, done: str) -> None:
     slurm = cluster(nodes, drained)
     assert settled(slurm, note, LOST, drain_percent=percent) == done
     assert len(slurm.updates) == (done == "drain")
     assert note.exists() == (done == "drain")
 
 
-def test_drains_of_others_do_not_count_for_the_share(note: Path) -> None:
+def test_drains_by_others_do_not_count_towards_the_limit(note: Path) -> None:
     slurm = cluster(4)
     slurm.nodes["gpu3"] = ("IDLE+DRAIN", "new memory", f"{TIME}1")
     slurm.nodes["gpu4"] = ("DOWN", "Not responding", f"{TIME}1")
@@ -213,7 +213,7 @@ def test_drains_of_others_do_not_count_for_the_share(note: Path) -> None:
 @pytest.mark.parametrize(
     ("other", "since", "done"), [("gpu0", "5", "withheld"), ("gpu2", "5", "drain"), ("gpu2", "4", "withheld")]
 )
-def test_nodes_that_drain_at_once_agree_who_is_too_many(note: Path, other: str, since: str, done: str) -> None:
+def test_concurrent_drains_agree_on_the_excess_node(note: Path, other: str, since: str, done: str) -> None:
     def drain_another(slurm: Slurm) -> None:
         slurm.nodes[other] = ("IDLE+DRAIN", "busbar health: y", TIME + since)
 
@@ -223,7 +223,7 @@ def test_nodes_that_drain_at_once_agree_who_is_too_many(note: Path, other: str, 
     assert note.exists() == (done == "drain")
 
 
-def test_a_slurm_that_does_not_answer_changes_nothing(note: Path) -> None:
+def test_unresponsive_slurm_changes_nothing(note: Path) -> None:
     def silent(words: Sequence[str]) -> str:
         if words[0] == "show":
             return "NodeName=gpu1 State=IDLE"
@@ -235,7 +235,7 @@ def test_a_slurm_that_does_not_answer_changes_nothing(note: Path) -> None:
     assert not note.exists()
 
 
-def test_shares() -> None:
+def test_number_of_allowed_drains() -> None:
     assert [allowed_drains(nodes, 10) for nodes in (1, 9, 19, 20, 1000)] == [1, 1, 1, 2, 100]
     (held,) = records(f"NodeName=a State=IDLE+DRAIN Reason=busbar health: x [of 2] [root@{TIME}1] ReservationName=r\n")
     assert (held.reason, held.since) == ("busbar health: x [of 2]", f"{TIME}1")

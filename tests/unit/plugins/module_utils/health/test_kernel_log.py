@@ -1,4 +1,4 @@
-"""Faults in the kernel log: Xids in every format, SXids, memory errors, file systems."""
+"""Tests of faults in the kernel log: Xids in every format, SXids, memory errors, file systems."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def active(lines: list[str]) -> list[Finding]:
         ("eth0: link up", "", "", ""),
     ],
 )
-def test_lines_of_the_kernel(line: str, check: str, severity: str, problem: str) -> None:
+def test_kernel_line_gives_a_finding(line: str, check: str, severity: str, problem: str) -> None:
     found = active([line, line])
     assert [(each.check, each.severity) for each in found] == ([(check, severity)] if check else [])
     assert all(problem in each.problem and each.remedy for each in found)
@@ -83,7 +83,7 @@ def xid_line(number: int, message: str = "", *, instance: str = "") -> str:
     return f"[  123.456789] NVRM: Xid (PCI:0000:3b:00{instance}): {number}, {message}"
 
 
-def test_an_unknown_xid_is_only_reported() -> None:
+def test_unknown_xid_is_only_reported() -> None:
     found = [active([xid_line(number)]) for number in (9999, 31, 95, 43)]
     assert [[each.severity for each in one] for one in found] == [[MONITOR], [MONITOR], [RESET], []]
 
@@ -101,7 +101,7 @@ def test_an_unknown_xid_is_only_reported() -> None:
         (31, "pid=7, name=python3, Ch 00000008, intr 00000000. MMU Fault", MONITOR),
     ],
 )
-def test_words_decide_over_the_number_and_the_instance_is_named(
+def test_message_overrides_the_xid_number_and_the_instance_is_named(
     instance: str, number: int, message: str, severity: str
 ) -> None:
     (found,) = active([xid_line(number, message, instance=instance)])
@@ -117,20 +117,20 @@ def test_words_decide_over_the_number_and_the_instance_is_named(
         ("pid=7, name=Fatal, Ch 00000008", MONITOR),
     ],
 )
-def test_the_name_of_a_process_does_not_change_the_severity(message: str, severity: str) -> None:
+def test_process_name_does_not_change_the_severity(message: str, severity: str) -> None:
     number = 119 if "GSP" in message else 95 if "RST" in message else 13
     assert [each.severity for each in active([xid_line(number, message)])] == [severity]
 
 
 @pytest.mark.parametrize("number", [92, 94, 121, 122, 144, 149, 150, 162, 176])
-def test_a_hardware_error_is_not_called_the_fault_of_the_program(number: int) -> None:
+def test_hardware_error_is_not_blamed_on_the_program(number: int) -> None:
     (found,) = active([xid_line(number)])
     assert found.severity == MONITOR
     assert "a bug in the program" not in found.remedy
     assert "a bug in the program" in active([xid_line(13)])[0].remedy
 
 
-def test_a_fatal_error_is_found_after_a_nonfatal_one_of_the_same_number() -> None:
+def test_fatal_error_is_found_after_a_nonfatal_one_of_the_same_number() -> None:
     lines = [xid_line(149, "NETIR_LINK_EVT Nonfatal XC0 i0"), xid_line(149, "NETIR_LINK_EVT Fatal XC0 i0")]
     assert {each.severity for each in active(lines)} == {MONITOR, RESET}
 
@@ -138,7 +138,7 @@ def test_a_fatal_error_is_found_after_a_nonfatal_one_of_the_same_number() -> Non
 @pytest.mark.parametrize(
     "line", ["NVRM: Xid 79 at GPU 3, fallen", "NVRM: Xid (GPU-I:05): 95, x", "nvidia-nvswitch0: SXid in a new form"]
 )
-def test_a_line_that_cannot_be_parsed_is_a_finding(line: str) -> None:
+def test_unparsable_xid_line_is_a_finding(line: str) -> None:
     (found,) = active([f"Mar 13 22:26:02 gpu1 kernel: {line}"])
     assert (found.check, found.severity) == ("xid", MONITOR)
     assert line in found.problem
@@ -150,7 +150,7 @@ def recovery(*actions: str) -> list[str]:
     return [xid_line(154, f"{words} ({action})") for action in actions]
 
 
-def test_the_last_recovery_action_counts() -> None:
+def test_last_recovery_action_is_used() -> None:
     (found,) = active(recovery("GPU Reset Required", "Node Reboot Required"))
     assert (found.severity, "Node Reboot Required" in found.problem) == (RESET, True)
     assert active(recovery("GPU Reset Required", "None")) == []
@@ -158,7 +158,7 @@ def test_the_last_recovery_action_counts() -> None:
     assert found.severity == MONITOR
 
 
-def test_the_last_recovery_action_counts_over_several_looks() -> None:
+def test_last_recovery_action_is_used_across_checks() -> None:
     state = State("boot")
     for actions, standing in (
         (["GPU Reset Required"], ["GPU Reset Required"]),
@@ -172,7 +172,7 @@ def test_the_last_recovery_action_counts_over_several_looks() -> None:
         ]
 
 
-def test_alerts_and_health_check_agree_about_xids() -> None:
+def test_alerts_and_health_check_agree_on_xids() -> None:
     text = (Path(__file__).parents[5] / "roles/prometheus/files/rules/alerts_gpu.yml").read_text()
     classes = dict(re.findall(r'"class", "(\w+)", "xid", "([^"]+)"', text))
     for number in range(1, 200):

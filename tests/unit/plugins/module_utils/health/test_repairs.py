@@ -1,4 +1,4 @@
-"""Which nodes are repaired, how, how often, and the lines of the history."""
+"""Tests of which nodes are repaired, how and how often, and of the history file."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_only_drains_of_the_health_check_without_jobs_are_repaired() -> None:
     assert "needs replacement" in made["skipped"]["gpu5"]
 
 
-def test_nodes_that_are_asked_for_and_not_repaired_are_reported() -> None:
+def test_requested_nodes_that_are_not_repaired_are_reported() -> None:
     made = plan(asked=("gpu3", "gpu4"))
     assert made["nodes"] == {}
     assert made["skipped"] == {
@@ -84,13 +84,13 @@ def look(*found: tuple[str, str]) -> str:
         ("", look(), "reboot", {"repairs": 2, "severity": "RESET", "goes_on": True}, "reboot"),
     ],
 )
-def test_what_is_done_follows_severity_findings_and_count(
+def test_repair_depends_on_severity_findings_and_count(
     note: str, found: str, allowed: str, node: dict[str, Any], done: str
 ) -> None:
     assert choose(NODE | node, note, found, allowed, 2)["do"] == done
 
 
-def test_the_history_is_read_back_bounded_and_without_what_was_cut_off() -> None:
+def test_history_is_bounded_and_truncated_lines_are_ignored() -> None:
     kept = [Record(NOW - 1, "gpu1", "began", "reset", "two\nlines"), Record(NOW, "gpu1", "repaired", "reset")]
     text = lines_of(bounded([Record(NOW - 400 * DAY, "gpu9", "began"), *kept], NOW))
     assert read_records(text + '{"time": 1, "no') == [kept[0]._replace(reason="two lines"), kept[1]]

@@ -1,4 +1,4 @@
-"""Every GPU model of the catalogue and of the recordings has a known generation."""
+"""Tests that every GPU model of the catalogue and of the recordings has a known generation."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CATALOGUE = site_catalogue({})
 
 
 @pytest.mark.parametrize("name", sorted(set(CATALOGUE) - {"sandbox_gpu"}))
-def test_every_gpu_of_the_catalogue_is_known_and_driven_by_the_default_branch(name: str) -> None:
+def test_every_gpu_of_the_catalogue_is_supported_by_the_default_branch(name: str) -> None:
     key = generation_of_model(CATALOGUE[name]["gpu"]["model"])
     assert key is not None
     generation = GENERATIONS[key]
@@ -65,7 +65,7 @@ def test_every_gpu_of_the_catalogue_is_known_and_driven_by_the_default_branch(na
         ("", None),
     ],
 )
-def test_a_model_is_of_a_generation(model: str, key: str | None) -> None:
+def test_generation_is_derived_from_the_model(model: str, key: str | None) -> None:
     assert generation_of_model(model) == key
 
 

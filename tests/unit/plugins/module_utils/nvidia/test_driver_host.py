@@ -1,4 +1,4 @@
-"""A host's driver, from the output of other programs."""
+"""Tests of reading a host's driver state from the output of other programs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ UnitFileState=
 OLD = "570.133.20-1"
 
 
-def test_what_the_programs_print_is_understood() -> None:
+def test_program_output_is_parsed() -> None:
     assert driver_host.pairs(f"a {OLD} ii \nb {OLD} rc \nc\n") == {"a": OLD}
     assert driver_host.parameters('NvLinkDisable: 0\nRegistryDwords: ""\nx\n') == {
         "NvLinkDisable": "0",
@@ -49,7 +49,7 @@ class FakeModule:
         return f"/usr/bin/{name}" if name in self.programs else None
 
     def run_command(self, command: list[str], **_: object) -> tuple[int, str, str]:
-        """Return the first result whose key fits."""
+        """Return the first result whose key matches."""
         line = " ".join(command)
         self.commands.append(line)
         return 0, next((answer for key, answer in self.answers.items() if key in line), ""), ""
@@ -58,7 +58,7 @@ class FakeModule:
 @pytest.mark.parametrize(
     ("answer", "enrolled"), [("/var/lib/dkms/mok.pub is already enrolled", True), ("is not enrolled", False)]
 )
-def test_secure_boot_and_the_key_of_dkms(tmp_path: Path, answer: str, *, enrolled: bool) -> None:
+def test_secure_boot_and_the_dkms_key_are_read(tmp_path: Path, answer: str, *, enrolled: bool) -> None:
     variable = tmp_path / driver_host.SECURE_BOOT
     key = tmp_path / "var/lib/dkms/mok.pub"
     for file, data in ((variable, b"\6\0\0\0\1"), (key, b"")):
@@ -74,7 +74,7 @@ def test_secure_boot_and_the_key_of_dkms(tmp_path: Path, answer: str, *, enrolle
     assert not driver_host.firmware(module, tmp_path)["secure_boot"]
 
 
-def test_the_version_of_the_loaded_driver_is_read(tmp_path: Path) -> None:
+def test_version_of_the_loaded_driver_is_read(tmp_path: Path) -> None:
     version = tmp_path / "proc/driver/nvidia/version"
     assert driver_host.loaded_version(None, tmp_path) == ""
     version.parent.mkdir(parents=True)
@@ -85,7 +85,7 @@ def test_the_version_of_the_loaded_driver_is_read(tmp_path: Path) -> None:
 RELEASE = "6.8.0-136-generic"
 
 
-def test_lines_of_dkms_status_are_understood() -> None:
+def test_dkms_status_lines_are_parsed() -> None:
     """The format of dkms 2.8 to 3.2: do_status() and module_status_built_extra() of github.com/dell/dkms."""
     text = (
         f"nvidia/580.95.05, {RELEASE}, x86_64: installed\n"
@@ -105,7 +105,7 @@ def test_lines_of_dkms_status_are_understood() -> None:
     ]
 
 
-def test_the_modules_of_the_running_kernel_are_asked_for_their_version(tmp_path: Path) -> None:
+def test_module_versions_of_the_running_kernel_are_read(tmp_path: Path) -> None:
     for name in ("updates/dkms/nvidia.ko.zst", "updates/dkms/nvidia-uvm.ko.zst", "kernel/drivers/net/nvidiafb.ko"):
         path = tmp_path / "lib/modules" / RELEASE / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -117,7 +117,7 @@ def test_the_modules_of_the_running_kernel_are_asked_for_their_version(tmp_path:
     assert driver_host.built(FakeModule({}, ()), tmp_path, RELEASE) == []
 
 
-def test_headers_logs_and_modules_are_looked_for(tmp_path: Path) -> None:
+def test_headers_logs_and_modules_are_found(tmp_path: Path) -> None:
     empty = driver_host.kernel_side(FakeModule({}, ()), tmp_path, RELEASE)
     assert empty == {
         "headers": False,
@@ -126,7 +126,7 @@ def test_headers_logs_and_modules_are_looked_for(tmp_path: Path) -> None:
         "make_log": {"path": "", "lines": []},
         "modules": {"nvidia": False, "nvidia-uvm": False, "ib_umad": False},
     }
-    # A link into a folder that is gone is what a removed package leaves.
+    # A removed package leaves a dangling link.
     (tmp_path / "lib/modules" / RELEASE).mkdir(parents=True)
     build = tmp_path / "lib/modules" / RELEASE / "build"
     build.symlink_to(tmp_path / "headers")
@@ -141,7 +141,7 @@ def test_headers_logs_and_modules_are_looked_for(tmp_path: Path) -> None:
     assert found["make_log"]["lines"] == [f"line {number}" for number in range(85, 100)]
 
 
-def test_slurm_is_known_by_what_runs(tmp_path: Path) -> None:
+def test_slurm_daemons_are_found_by_their_processes(tmp_path: Path) -> None:
     assert driver_host.slurm_daemons(tmp_path) == []
     for number, name in (("1", "systemd"), ("22", "slurmstepd"), ("self", "slurmd")):
         (tmp_path / "proc" / number).mkdir(parents=True)
@@ -149,7 +149,7 @@ def test_slurm_is_known_by_what_runs(tmp_path: Path) -> None:
     assert driver_host.slurm_daemons(tmp_path) == ["slurmstepd"]
 
 
-def test_the_unit_of_the_package_tells_how_the_persistence_daemon_starts(
+def test_persistence_daemon_command_is_read_from_the_package_unit(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     unit = "[Service]\nType=forking\nExecStart=/usr/bin/nvidia-persistenced --no-persistence-mode\nExecStopPost=rm x\n"
@@ -157,7 +157,7 @@ def test_the_unit_of_the_package_tells_how_the_persistence_daemon_starts(
     for folder, command in (
         ("/lib/systemd/system", "/usr/bin/nvidia-persistenced --no-persistence-mode"),
         ("/usr/lib/systemd/system", "/usr/bin/nvidia-persistenced --no-persistence-mode"),
-        # The admin's own.
+        # A unit by the admin.
         ("/etc/systemd/system", ""),
     ):
         module = FakeModule({"FragmentPath": f"{folder}/nvidia-persistenced.service\n"}, ())

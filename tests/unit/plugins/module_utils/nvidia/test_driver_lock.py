@@ -1,4 +1,4 @@
-"""One driver version for the cluster: the newest that every host can install completely; later runs keep it."""
+"""Tests of the cluster's driver version: the newest that every host can install; later runs keep it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def chosen(*offers: Offer, locked: dict[str, str] | None = None, **given: Any) -
     return dict(choose_lock(hosts, locked or {}, **{"elsewhere": None, "upgrade": False, **given}))
 
 
-def test_a_host_offers_what_all_of_its_parts_have() -> None:
+def test_host_offers_versions_available_for_all_packages() -> None:
     """The newest fabric manager is missing, and one of its versions is only installed, not in the repository."""
     found = {
         "available": {
@@ -45,7 +45,7 @@ def test_a_host_offers_what_all_of_its_parts_have() -> None:
     assert make_offer("580", PARTS, 580, found) == expected
 
 
-def test_a_bare_host_takes_the_newest_version_of_all_parts_and_not_of_the_main_package() -> None:
+def test_new_host_gets_the_newest_version_available_for_all_packages() -> None:
     hardware, system = site_catalogue({})["dgx_h100"], {"distribution": "Debian", "major": "12", "container": True}
     names = driver_plan("gpu1", hardware, {"source": "nvidia"}, system)["names"]
     available = {name: [f"{B}-1", f"{C}-1"] for name in names} | {"nvidia-fabricmanager": [f"{B}-1"]}
@@ -57,33 +57,33 @@ def test_a_bare_host_takes_the_newest_version_of_all_parts_and_not_of_the_main_p
 @pytest.mark.parametrize(
     ("offers", "given", "version"),
     [
-        # The newest that all hosts have, not that of the first.
+        # The newest version available to all hosts, not only to the first.
         ([offer(A, B, C), offer(A, B)], {}, B),
-        # What is written down stays, whatever is newer or installed.
+        # The locked version is kept regardless of newer or installed versions.
         ([offer(A, B, C, installed=C)], {"locked": {"580": A}}, A),
         ([offer(A, B, C), offer(A, B)], {"locked": {"580": A}, "upgrade": True}, B),
-        # A cluster from before there was a lock: what most nodes have, so that few of them change.
+        # A cluster without a lock file: the version of most nodes, so that few nodes change.
         ([offer(A, B, C, installed=A), offer(A, B, C, installed=A), offer(A, B, C, installed=C)], {}, A),
         ([offer(A, B, C, installed=A), offer(B, C)], {}, C),
-        # A new node beside others that are not in this run.
+        # A new node, with other nodes outside of this run.
         ([offer(A, B, C)], {"elsewhere": {"known": True, "installed": A}}, A),
         ([offer(A, B, C)], {"elsewhere": {"known": True, "installed": ""}}, C),
-        # In check mode a fresh host knows nothing, and stands in nobody's way.
+        # In check mode a fresh host has no package index and imposes no limit.
         ([offer(A, B), offer(known=False)], {}, B),
     ],
 )
-def test_the_version_of_the_cluster(offers: list[Offer], given: dict[str, Any], version: str) -> None:
+def test_cluster_version_is_chosen(offers: list[Offer], given: dict[str, Any], version: str) -> None:
     made = chosen(*offers, **given)
     assert (made["versions"], made["problems"]) == ({"580": version}, [])
     assert made["renewed"] is (version != given.get("locked", {}).get("580"))
 
 
-def test_what_nobody_could_be_asked_about_is_not_written_down() -> None:
+def test_version_is_not_locked_if_other_nodes_are_unknown() -> None:
     made = chosen(offer(A, B), elsewhere={"known": False, "installed": ""})
     assert (made["versions"], made["renewed"]) == ({"580": B}, False)
 
 
-def test_each_branch_and_each_distribution_of_its_own_has_a_line() -> None:
+def test_lock_has_a_line_per_branch_and_distribution_source() -> None:
     made = chosen(offer(A), offer("535.261.03", key="debian12-535"), locked={"570": "570.195.03"})
     assert made["versions"] == {"570": "570.195.03", "580": A, "debian12-535": "535.261.03"}
     assert lock_key("nvidia", "Ubuntu", "24", 580) == lock_key("nvidia", "Debian", "12", 580) == "580"
@@ -100,7 +100,7 @@ def test_hosts_without_a_common_version_are_reported_by_name() -> None:
     assert problem["problem"].endswith("gpu2 has no version common to all packages")
 
 
-def test_the_file_says_how_it_is_changed_and_is_read_again() -> None:
+def test_lock_file_explains_how_to_change_it_and_is_read_back() -> None:
     text = lock_text({"580": B})
     assert text.endswith(f'\n"580": "{B}"\n')
     assert "-e nvidia_driver_upgrade=true" in text
@@ -109,12 +109,12 @@ def test_the_file_says_how_it_is_changed_and_is_read_again() -> None:
 
 
 @pytest.mark.parametrize("values", [["580"], "580.95.05", {"580": "newest"}, {"580": 580}, {"580": None}])
-def test_a_damaged_file_is_named(values: object) -> None:
+def test_damaged_lock_file_is_named(values: object) -> None:
     with pytest.raises(ValueError, match=rf'^{PATH}: .*: not a valid version: write "580": "580\.95\.05", or move'):
         parse_lock(values, PATH)
 
 
-def test_a_locked_version_that_has_left_the_repository_names_the_way_on() -> None:
+def test_locked_version_missing_in_the_repository_is_reported_with_the_remedy() -> None:
     hardware, system = site_catalogue({})["l40s"], {"distribution": "Debian", "major": "12", "container": True}
     names = driver_plan("gpu1", hardware, {"source": "nvidia"}, system)["names"]
     available = {name: [f"{C}-1"] for name in names}
@@ -125,7 +125,7 @@ def test_a_locked_version_that_has_left_the_repository_names_the_way_on() -> Non
     assert "-e nvidia_driver_upgrade=true" in problems[0]["remedy"]
 
 
-def test_repositories_of_el_that_do_not_answer_are_no_reason_to_guess() -> None:
+def test_unreachable_el_repositories_are_an_error() -> None:
     hardware, system = site_catalogue({})["l40s"], {"distribution": "Rocky", "major": "9", "container": True}
     found = {"available": {}, "installed": {}, "index": False, "gpus": 8, "loaded": "", "kernel_release": "5.14"}
     (problem,) = driver_plan("gpu1", hardware, {"source": "nvidia"}, system, found)["problems"]

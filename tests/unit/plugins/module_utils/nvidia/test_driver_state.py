@@ -1,4 +1,4 @@
-"""An installed driver that does not run is reported, with the output of DKMS and nvidia-smi."""
+"""Tests that an installed driver that does not run is reported, with the output of DKMS and nvidia-smi."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ CATALOGUE = site_catalogue({})
 SYSTEM = {"distribution": "Ubuntu", "major": "24", "container": False}
 OLD, NEW, RELEASE = "570.133.20", "580.95.05", "6.8.0-136-generic"
 NAMES = driver_plan("gpu1", CATALOGUE["l40s"], {"source": "nvidia"}, SYSTEM)["names"]
-# A node on which all packages were just installed.
+# A node directly after the installation of all packages.
 FOUND: dict[str, Any] = {
     "available": {name: [f"{NEW}-1"] for name in NAMES},
     "installed": dict.fromkeys(NAMES, f"{NEW}-1") | {f"linux-headers-{RELEASE}": "1"},
@@ -38,7 +38,7 @@ def plan(hardware: str = "l40s", **found: Any) -> dict[str, Any]:  # noqa: ANN40
     return driver_plan("gpu1", CATALOGUE[hardware], {"source": "nvidia"}, SYSTEM, {**FOUND, **found})
 
 
-def test_a_module_that_is_built_is_loaded_with_what_cuda_needs() -> None:
+def test_built_module_is_loaded_with_nvidia_uvm() -> None:
     made = plan()
     assert (made["build"], made["build_problems"], made["blocked"]) == (False, [], [])
     assert made["load"] == ["nvidia", "nvidia-uvm"]
@@ -46,21 +46,21 @@ def test_a_module_that_is_built_is_loaded_with_what_cuda_needs() -> None:
     assert plan(loaded=NEW, modules=loaded)["load"] == ["nvidia-uvm"]
 
 
-def test_nvlsm_has_its_way_to_the_switches_before_the_fabric_manager_starts() -> None:
+def test_ib_umad_is_loaded_before_the_fabric_manager_starts() -> None:
     assert plan("dgx_b200")["load"] == ["nvidia", "nvidia-uvm", "ib_umad"]
     assert plan("dgx_h100")["load"] == ["nvidia", "nvidia-uvm"]
 
 
 @pytest.mark.parametrize("found", [{"nouveau": True}, {"loaded": OLD}, {"gpus": 0}])
-def test_nothing_is_loaded_beside_another_driver_or_without_gpus(found: dict[str, Any]) -> None:
-    # The bus is only looked at where kernel parts are cared for in any case.
+def test_nothing_is_loaded_with_another_driver_or_without_gpus(found: dict[str, Any]) -> None:
+    # With kernel_parts=managed the PCI bus decides whether modules are loaded.
     made = driver_plan(
         "gpu1", CATALOGUE["l40s"], {"source": "nvidia", "kernel_parts": "managed"}, SYSTEM, {**FOUND, **found}
     )
     assert made["load"] == []
 
 
-def test_dkms_that_skipped_for_lack_of_headers_ends_red() -> None:
+def test_dkms_skip_for_missing_headers_is_a_failure() -> None:
     """Debian's nvidia-kernel-dkms and EL's %post (`dkms install || :`) exit 0 in this case."""
     made = plan(**UNBUILT, headers=False)
     assert made["build"] is False
@@ -73,7 +73,7 @@ def test_dkms_that_skipped_for_lack_of_headers_ends_red() -> None:
     assert problem["remedy"].startswith(f"install the headers of {RELEASE}, or boot a kernel whose headers")
 
 
-def test_a_build_that_failed_ends_red_with_the_end_of_its_log() -> None:
+def test_failed_build_is_reported_with_the_end_of_its_log() -> None:
     path = f"/var/lib/dkms/nvidia/{NEW}/build/make.log"
     made = plan(**UNBUILT, make_log={"path": path, "lines": ["cc: error: x", "make: *** Error 2"]})
     assert made["build"] is True, "it is tried once more first"
@@ -82,13 +82,13 @@ def test_a_build_that_failed_ends_red_with_the_end_of_its_log() -> None:
         f"the build failed; last lines of {path}:\n        cc: error: x\n        make: *** Error 2"
         in problem["problem"]
     )
-    # The log of another version says nothing of this one.
+    # The log of another version is ignored.
     other = {"path": f"/var/lib/dkms/nvidia/{OLD}/build/make.log", "lines": ["make: *** Error 2"]}
     (problem,) = plan(**UNBUILT, make_log=other)["build_problems"]
     assert problem["problem"].endswith("the DKMS status is nvidia: added")
 
 
-def test_a_module_for_the_kernel_that_waits_needs_a_reboot_and_is_not_a_failure() -> None:
+def test_module_for_a_newer_installed_kernel_needs_a_reboot() -> None:
     newer = {"module": "nvidia", "version": NEW, "kernel": "6.8.0-140-generic", "state": "installed"}
     made = plan(built=[], dkms=[newer], headers=False, available={}, index=False)
     assert made["build_problems"] == []
@@ -106,20 +106,20 @@ def test_a_module_for_the_kernel_that_waits_needs_a_reboot_and_is_not_a_failure(
         ({"loaded": OLD}, f"the loaded driver is {OLD}, but {NEW} is installed"),
     ],
 )
-def test_a_node_that_must_be_rebooted_goes_no_further(found: dict[str, Any], reason: str) -> None:
+def test_node_that_needs_a_reboot_is_blocked(found: dict[str, Any], reason: str) -> None:
     (problem,) = plan(**found)["blocked"]
     assert problem["problem"] == f"reboot needed: {reason}"
     assert "-e nvidia_driver_reboot=true" in problem["remedy"]
 
 
-def test_settings_that_wait_for_a_reboot_keep_no_node_back() -> None:
+def test_pending_settings_do_not_block_a_node() -> None:
     settings = {"source": "nvidia", "module_parameters": {"nvidia": {"NVreg_Mobile": 1}}}
     found = {**FOUND, "loaded": NEW, "parameters": {"Mobile": "0"}}
     made = driver_plan("gpu1", CATALOGUE["l40s"], settings, SYSTEM, found)
     assert (len(made["reboot"]), made["blocked"]) == (1, [])
 
 
-def test_a_kernel_that_the_repositories_have_left_behind_is_reported_before_anything() -> None:
+def test_kernel_without_available_headers_is_reported_first() -> None:
     made = plan(headers=False, installed={}, **UNBUILT)
     (problem,) = made["problems"]
     assert problem["key"] == f"linux-headers-{RELEASE}"
@@ -132,15 +132,13 @@ def test_a_kernel_that_the_repositories_have_left_behind_is_reported_before_anyt
         ({}, False),
         (dict.fromkeys(NAMES, f"{NEW}-1"), False),
         ({**dict.fromkeys(NAMES, f"{NEW}-1"), NAMES[0]: f"{OLD}-1"}, True),
-        # Ubuntu's names have the branch in them.
+        # Ubuntu's package names contain the branch.
         ({"nvidia-utils-570": f"{OLD}-1"}, True),
         ({"nvidia-utils-580-server": f"{NEW}-1"}, False),
         ({"nvidia-container-toolkit": "1.18.0-1"}, False),
     ],
 )
-def test_another_version_is_replaced_only_on_a_node_that_takes_no_jobs(
-    installed: dict[str, str], *, moves: bool
-) -> None:
+def test_replacing_another_version_requires_a_drained_node(installed: dict[str, str], *, moves: bool) -> None:
     assert plan(installed=installed)["moves"] is moves
 
 
@@ -173,16 +171,16 @@ def gpus(*fabrics: dict[str, str] | None, **given: Any) -> dict[str, Any]:  # no
             gpus(*[JOINED] * 7, {"state": "Completed", "status": "Insufficient Resources"}),
             ["GPU 7: could not join its fabric: Insufficient Resources"],
         ),
-        # From Hopper on nvidia-smi has a word for it: silence is no consent.
+        # Since Hopper nvidia-smi reports the fabric state, so a missing state is a problem.
         (NEW, gpus(*[JOINED] * 7, None), ["GPU 7: nvidia-smi does not report its fabric state"]),
     ],
 )
-def test_what_keeps_a_driver_from_use(loaded: str, found: dict[str, Any], reasons: list[str]) -> None:
+def test_reasons_for_an_unusable_driver_are_listed(loaded: str, found: dict[str, Any], reasons: list[str]) -> None:
     asked = (CATALOGUE["dgx_h100"], NEW, {**FOUND, "loaded": loaded}, found)
     assert unready_reasons(*asked, fabric_manager=True) == reasons
 
 
-def test_gpus_that_never_tell_of_their_fabric_are_not_asked_for_it() -> None:
+def test_fabric_state_is_not_required_of_older_gpus() -> None:
     found, silent = {**FOUND, "loaded": NEW}, gpus(*[None] * 8)
     assert unready_reasons(CATALOGUE["dgx_a100"], NEW, found, silent, fabric_manager=True) == []
     assert unready_reasons(CATALOGUE["dgx_h100"], NEW, found, silent, fabric_manager=False) == []
@@ -191,7 +189,7 @@ def test_gpus_that_never_tell_of_their_fabric_are_not_asked_for_it() -> None:
     assert unready_reasons(CATALOGUE["dgx_h100"], NEW, found, silent, fabric_manager=True) == []
 
 
-def test_a_lost_gpu_does_not_answer() -> None:
+def test_lost_gpu_counts_as_not_answering() -> None:
     found = gpus(*[JOINED] * 8)
     found["gpus"][3]["lost"] = True
     state = {**FOUND, "loaded": NEW}

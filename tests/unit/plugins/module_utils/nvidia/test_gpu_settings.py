@@ -1,4 +1,4 @@
-"""GPU settings: the format, refusals of the GPU, differences, and the unit that sets them at boot."""
+"""Tests of GPU settings: format, unsupported values, differences, and the unit that sets them at boot."""
 
 from __future__ import annotations
 
@@ -49,13 +49,13 @@ ALL = {
         ({"persistence": False, "power_limit_w": 300}, "power_limit_w: would be reset when no program uses the GPU"),
     ],
 )
-def test_the_form(settings: object, words: str) -> None:
+def test_malformed_settings_are_refused(settings: object, words: str) -> None:
     found = settings_errors(settings)
     assert words in "; ".join(found)
     assert bool(found) == bool(words)
 
 
-def test_an_older_driver_and_a_card_that_can_do_nothing_are_read() -> None:
+def test_older_driver_and_gpu_without_features_are_parsed() -> None:
     old = RECORDING.replace("gpu_power_readings", "power_readings").replace("current_power_limit", "power_limit")
     assert settings_found(old)[0]["power"]["now"] == 400
     (bare,) = settings_found(
@@ -67,7 +67,7 @@ def test_an_older_driver_and_a_card_that_can_do_nothing_are_read() -> None:
     assert all("-l" in step.words[0] for step in steps)
 
 
-def test_what_is_missing_is_planned_once_for_gpus_alike() -> None:
+def test_equal_gpus_share_one_planned_step() -> None:
     faults, steps = settings_plan(ALL, settings_found(RECORDING), [])
     assert faults == []
     assert [(step.gpus, step.words, step.before, step.after) for step in steps] == [
@@ -80,7 +80,7 @@ def test_what_is_missing_is_planned_once_for_gpus_alike() -> None:
     ]
 
 
-def test_only_what_differs_is_planned_and_default_brings_back() -> None:
+def test_only_differences_are_planned_and_default_resets() -> None:
     changed = RECORDING.replace(">400.00 W</current_power_limit>", ">250.00 W</current_power_limit>", 1)
     gpus = settings_found(changed)
     _, steps = settings_plan({"power_limit_w": "default", "graphics_clocks_mhz": "default"}, gpus, ["-lgc 210,705"])
@@ -111,12 +111,12 @@ def test_only_what_differs_is_planned_and_default_brings_back() -> None:
         ),
     ],
 )
-def test_what_no_card_takes_is_named(key: str, value: Any, problem: str, remedy: str) -> None:  # noqa: ANN401
+def test_unsupported_value_is_reported(key: str, value: Any, problem: str, remedy: str) -> None:  # noqa: ANN401
     (fault,), _ = settings_plan({key: value}, settings_found(RECORDING), [])
     assert fault == ((0, 1), key, problem, remedy)
 
 
-def test_a_boot_brings_back_what_the_card_forgets() -> None:
+def test_boot_unit_restores_volatile_settings() -> None:
     assert boot_lines(ALL) == [
         "-pm 1",
         "-c EXCLUSIVE_PROCESS",
@@ -128,7 +128,7 @@ def test_a_boot_brings_back_what_the_card_forgets() -> None:
     assert boot_lines({"ecc": True, "persistence": False, "power_limit_w": "default"}) == []
 
 
-def test_the_host_wins_key_by_key_and_null_leaves_alone() -> None:
+def test_host_settings_override_each_key_and_null_removes_it() -> None:
     merged = merge_settings({"ecc": True, "power_limit_w": 300}, {"power_limit_w": None, "persistence": True})
     assert merged == {"ecc": True, "persistence": True}
 
@@ -144,7 +144,7 @@ SLIDERS = """\
 """
 
 
-def test_the_slider_is_read_and_moved() -> None:
+def test_vboost_slider_is_read_and_set() -> None:
     gpus = settings_found(RECORDING, SLIDERS)
     assert [gpu["vboost"] for gpu in gpus] == [{"most": 4, "now": 0}, {"most": 4, "now": 1}]
     faults, steps = settings_plan({"vboost": 1}, gpus, [])
@@ -158,7 +158,7 @@ def test_the_slider_is_read_and_moved() -> None:
     assert boot_lines({"vboost": "default"}) == []
 
 
-def test_a_slider_that_is_not_there_or_not_so_long_is_refused() -> None:
+def test_missing_slider_or_too_large_value_is_refused() -> None:
     (fault,), _ = settings_plan({"vboost": 5}, settings_found(RECORDING, SLIDERS), [])
     assert (fault.problem, fault.remedy) == ("5: the GPU supports 0 to 4", "choose 0 to 4")
     (fault,), steps = settings_plan({"vboost": 1}, settings_found(RECORDING), [])

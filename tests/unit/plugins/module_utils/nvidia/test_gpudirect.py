@@ -1,4 +1,4 @@
-"""The chosen kind of GPUDirect RDMA with its reason, and the warnings about the PCI bus."""
+"""Tests of the selected GPUDirect RDMA mode with its reason, and of the warnings about the PCI bus."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_loaded_driver(text: str, expected: tuple[str, bool] | None) -> None:
         ),
     ],
 )
-def test_auto_chooses_with_a_reason(changes: dict[str, Any], mode: str, reason: str) -> None:
+def test_auto_selects_a_mode_with_a_reason(changes: dict[str, Any], mode: str, reason: str) -> None:
     found = choose_mode("auto", FACTS | changes)
     assert found["mode"] == mode
     assert reason in found["reason"]
@@ -94,7 +94,7 @@ def test_what_cannot_be_is_refused(wanted: str, changes: dict[str, Any], said: s
         ("nvidia_peermem", {"driver": "", "open": None}, "nvidia_peermem", "unknown: no driver is loaded"),
     ],
 )
-def test_what_is_asked_for_is_taken(wanted: str, changes: dict[str, Any], mode: str, reason: str) -> None:
+def test_requested_mode_is_used(wanted: str, changes: dict[str, Any], mode: str, reason: str) -> None:
     found = choose_mode(wanted, FACTS | changes)
     assert (found["mode"], found["problem"]) == (mode, "")
     assert reason in found["reason"]

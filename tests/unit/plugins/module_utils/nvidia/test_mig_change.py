@@ -1,4 +1,4 @@
-"""The differences between the MIG instances of a GPU and a layout."""
+"""Tests of the differences between the MIG instances of a GPU and a layout."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_modes_and_instances_are_read() -> None:
     first, second = mig_states(query, LISTING)
     assert (first.on, first.pending) == (True, False)
     assert first.instances == (("1g.5gb+me", 0), ("3g.20gb", 4))
-    # The log lists no compute instance for them.
+    # The log lists no compute instance for these GPU instances.
     assert not first.complete
     assert (second.on, second.instances, second.complete) == (False, (), True)
     assert mig_states(gpu_recording("gpu1", 1), "No MIG-enabled devices found.")[0].on is None
@@ -59,18 +59,18 @@ def test_modes_and_instances_are_read() -> None:
         (SEVEN, gpu(*FULL, complete=False), [*REMOVE, CREATE]),
         ([], gpu(*FULL), [*REMOVE, ["-i", "0", "-mig", "0"]]),
         ([], gpu(), [["-i", "0", "-mig", "0"]]),
-        # Turned on, but waiting for a reset.
+        # Enabled, with a pending reset.
         (SEVEN, gpu(on=False, pending=True), [["-i", "0", "-mig", "1"], CREATE]),
     ],
 )
-def test_only_what_differs_is_changed(layout: object, state: GpuState, steps: list[list[str]]) -> None:
+def test_only_differences_are_changed(layout: object, state: GpuState, steps: list[list[str]]) -> None:
     plan = mig_plan(layout, [state])
     assert plan.problems == []
     assert plan.steps == steps
     assert bool(plan.before) == bool(plan.after) == bool(steps)
 
 
-def test_the_difference_is_shown_per_gpu() -> None:
+def test_difference_is_shown_per_gpu() -> None:
     plan = mig_plan({"profile": "3g.20gb", "count": 2}, [gpu(("1g.5gb", 0))])
     assert plan.before == "GPU 0: MIG on\nGPU 0: 1g.5gb at 0\n"
     assert plan.after == "GPU 0: MIG on\nGPU 0: 3g.20gb at 0\nGPU 0: 3g.20gb at 4\n"
@@ -85,13 +85,13 @@ def test_the_difference_is_shown_per_gpu() -> None:
         ({"profile": "1g.5gb", "gpus": [1]}, gpu(), "GPU 1 does not exist: the node has 1 GPUs"),
     ],
 )
-def test_what_cannot_be_had_is_named_and_nothing_planned(layout: object, state: GpuState, words: str) -> None:
+def test_impossible_layout_is_reported_and_nothing_planned(layout: object, state: GpuState, words: str) -> None:
     plan = mig_plan(layout, [state])
     assert words in "; ".join(plan.problems)
     assert plan.steps == []
 
 
-def test_a_boot_makes_each_divided_gpu_again() -> None:
+def test_boot_layout_lists_each_partitioned_gpu() -> None:
     a100 = {"model": "NVIDIA A100-SXM4-40GB", "memory_mb": 40960, "count": 3}
     layout = [{"profile": "3g.20gb", "count": 2, "gpus": [0]}, {"profile": "7g.40gb", "gpus": [2]}]
     assert boot_layout(a100, layout) == ["0 3g.20gb:0,3g.20gb:4", "2 7g.40gb:0"]
@@ -100,7 +100,7 @@ def test_a_boot_makes_each_divided_gpu_again() -> None:
         boot_layout({**a100, "model": "NVIDIA L40S"}, layout)
 
 
-def test_what_slurm_says_of_a_node_is_read() -> None:
+def test_node_record_of_slurm_is_parsed() -> None:
     text = (
         "NodeName=gpu1 Arch=x86_64\n   ActiveFeatures=(null)\n   Gres=gpu:1g.5gb:7(S:0),gpu:a100:1\n"
         "   State=IDLE+DRAIN ThreadsPerCore=1\n   Reason=busbar: MIG layout [root@2026-11-21T06:57:24]\n"

@@ -1,4 +1,4 @@
-"""The MIG profiles of each GPU model, and the layouts that are refused."""
+"""Tests of the MIG profiles of each GPU model, and of refused layouts."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_other_models_have_no_mig(model: str) -> None:
         (["1g.10gb"] * 4, [("1g.10gb", 0), ("1g.10gb", 2), ("1g.10gb", 4), ("1g.10gb", 6)]),
     ],
 )
-def test_profiles_are_placed_where_the_card_takes_them(profiles: list[str], placed: list[tuple[str, int]]) -> None:
+def test_profiles_are_placed_at_supported_positions(profiles: list[str], placed: list[tuple[str, int]]) -> None:
     geometry = mig_geometry("A100", 40960)
     assert geometry is not None
     found = place(geometry, profiles)
@@ -104,13 +104,13 @@ def test_profiles_are_placed_where_the_card_takes_them(profiles: list[str], plac
         (A100, {"profile": "1g.5gb", "gpus": 0}, "gpus must be a list of GPU indexes"),
     ],
 )
-def test_layouts_are_judged(gpu: dict[str, Any], layout: object, words: str) -> None:
+def test_invalid_layouts_are_refused(gpu: dict[str, Any], layout: object, words: str) -> None:
     found = layout_problems(gpu, layout)
     assert words in "; ".join(found)
     assert bool(found) == bool(words)
 
 
-def test_a_layout_is_spread_over_the_gpus_and_counted_by_the_types_of_slurm() -> None:
+def test_layout_is_expanded_per_gpu_and_counted_by_slurm_type() -> None:
     layout = [{"profile": "1g.5gb+me"}, {"profile": "1g.5gb", "count": 2}, {"profile": "3g.20gb", "gpus": [1]}]
     assert gpu_layouts(layout, 2) == [["1g.5gb+me"] + ["1g.5gb"] * 2, ["1g.5gb+me"] + ["1g.5gb"] * 2 + ["3g.20gb"]]
     assert layout_counts(layout, 2) == {"1g.5gb": 6, "3g.20gb": 1}

@@ -1,4 +1,4 @@
-"""A host's driver packages: names by source and distribution, exact versions, and what needs a reboot."""
+"""Tests of a host's driver packages: names by source and distribution, exact versions, and reboots."""
 
 from __future__ import annotations
 
@@ -141,7 +141,9 @@ def offering(*versions: str, names: list[str], **given: Any) -> dict[str, Any]: 
         ),
     ],
 )
-def test_names_of_the_packages(hardware: str, system: dict[str, Any], given: dict[str, Any], names: str) -> None:
+def test_package_names_follow_source_and_distribution(
+    hardware: str, system: dict[str, Any], given: dict[str, Any], names: str
+) -> None:
     assert plan(hardware, system, **given)["names"] == names.split()
 
 
@@ -164,7 +166,7 @@ def test_precompiled_modules_follow_the_kernel() -> None:
 
 
 @pytest.mark.parametrize(("modules", "stream"), [("open", "580-open"), ("proprietary", "580-dkms")])
-def test_el_gets_the_stream_of_the_branch(modules: str, stream: str) -> None:
+def test_el_uses_the_module_stream_of_the_branch(modules: str, stream: str) -> None:
     made = plan("l40s", ROCKY, FOUND | {"index": False}, version=NEW, kernel_modules=modules)
     assert made["stream"] == f"nvidia-driver:{stream}"
     assert versions(made)["nvidia-driver-cuda"] == f"{NEW}-*"
@@ -177,14 +179,14 @@ def test_el_gets_the_stream_of_the_branch(modules: str, stream: str) -> None:
         ({}, "", "580.105.08"),
         ({"branch": "570"}, "", OLD),
         ({"version": NEW}, "", NEW),
-        # What is there stays, until another version is declared.
+        # The installed version is kept until another is declared.
         ({}, NEW, NEW),
         ({"version": "580.105.08"}, NEW, "580.105.08"),
         ({"version": OLD}, NEW, OLD),
         ({"branch": "570"}, NEW, OLD),
     ],
 )
-def test_the_version_is_declared_or_kept_or_the_newest(given: dict[str, Any], installed: str, version: str) -> None:
+def test_version_is_declared_kept_or_the_newest(given: dict[str, Any], installed: str, version: str) -> None:
     names = plan("l40s", DEBIAN, **given)["names"]
     found = offering(OLD, NEW, "580.105.08", "590.48.01", names=names)
     found["installed"] = dict.fromkeys(names, f"{installed}-1") if installed else {}
@@ -194,26 +196,26 @@ def test_the_version_is_declared_or_kept_or_the_newest(given: dict[str, Any], in
     assert f"\nPin: version {version}-*\nPin-Priority: 1001\n" in made["files"][0]["content"]
 
 
-def test_a_fabric_manager_of_another_version_is_refused_by_name() -> None:
+def test_fabric_manager_of_another_version_is_refused() -> None:
     names = plan("dgx_h100", DEBIAN)["names"]
     found = offering(NEW, names=names)
     found["available"]["nvidia-fabricmanager"] = ["580.82.07-1"]
     (problem,) = plan("dgx_h100", DEBIAN, found)["problems"]
     assert problem["key"] == "nvidia-fabricmanager"
     assert problem["problem"].startswith(f"{NEW} is not available; the repositories have 580.82.07; its version")
-    # What is installed already needs no repository.
+    # Installed packages need no repository.
     found["installed"] = dict.fromkeys(names, f"{NEW}-1")
     assert plan("dgx_h100", DEBIAN, found)["problems"] == []
 
 
-def test_a_version_removed_from_the_repository_is_reported_with_the_available_ones() -> None:
+def test_unavailable_version_is_reported_with_the_available_ones() -> None:
     found = offering(NEW, names=plan("l40s", DEBIAN)["names"])
     problems = plan("l40s", DEBIAN, found, version="580.65.06")["problems"]
     assert [item["problem"] for item in problems] == [f"580.65.06 is not available; the repositories have {NEW}"] * 4
     assert plan("l40s", DEBIAN, {**FOUND, "index": False}, version="580.65.06")["problems"] == []
 
 
-def test_what_belongs_to_another_branch_or_flavour_makes_way() -> None:
+def test_packages_of_another_branch_or_flavour_are_removed() -> None:
     names = plan("dgx_h100", DEBIAN)["names"]
     found = offering(NEW, names=names)
     found["installed"] = {
@@ -227,7 +229,7 @@ def test_what_belongs_to_another_branch_or_flavour_makes_way() -> None:
     assert plan("dgx_h100", DEBIAN, found)["absent"] == removed
 
 
-def test_what_ends_with_another_branch_makes_way_on_ubuntu() -> None:
+def test_packages_named_after_another_branch_are_removed_on_ubuntu() -> None:
     found = offering(NEW, names=plan("l40s", UBUNTU)["names"])
     left = ["libnvidia-common-570", "nvidia-dkms-570-open", "nvidia-driver-570-server-open", "nvidia-firmware-570"]
     stay = ["libnvidia-cfg1-580", "nvidia-container-toolkit", "cuda-toolkit-12-8", "linux-image-6.8.0-136-generic"]
@@ -243,7 +245,7 @@ def test_what_ends_with_another_branch_makes_way_on_ubuntu() -> None:
         (DEBIAN, {}, {"kernel_parts": "skipped"}, "nvidia_driver_kernel_parts is skipped"),
     ],
 )
-def test_kernel_parts_are_left_alone_and_that_is_reported(
+def test_unmanaged_kernel_parts_are_left_unchanged_and_reported(
     system: dict[str, Any], found: dict[str, Any], given: dict[str, str], why: str
 ) -> None:
     names = plan("dgx_h100", DEBIAN)["names"]
@@ -271,7 +273,7 @@ def test_kernel_parts_are_left_alone_and_that_is_reported(
             {"module_parameters": {"nvidia": {"NVreg_NvLinkDisable": True, "NVreg_Mobile": 1}}},
             ["the driver runs with NVreg_NvLinkDisable=0 (expected 1)"],
         ),
-        # The driver shows this one by the name of its own registry.
+        # The driver reports this parameter under its registry name.
         (
             {"loaded": NEW, "parameters": {"RmProfilingAdminOnly": "1"}},
             {"module_parameters": {"nvidia": {"NVreg_RestrictProfilingToAdminUsers": 0}}},
@@ -279,14 +281,14 @@ def test_kernel_parts_are_left_alone_and_that_is_reported(
         ),
     ],
 )
-def test_why_a_reboot_is_due(found: dict[str, Any], given: dict[str, Any], reasons: list[str]) -> None:
+def test_reasons_for_a_reboot_are_listed(found: dict[str, Any], given: dict[str, Any], reasons: list[str]) -> None:
     names = plan("l40s", DEBIAN)["names"]
     made = plan("l40s", DEBIAN, offering(NEW, names=names, **found), **given)
     assert made["reboot"] == reasons
     assert any("reboot needed" in note for note in made["notes"]) == bool(reasons)
 
 
-def test_services_wait_for_the_driver_that_is_theirs() -> None:
+def test_services_wait_for_the_matching_driver() -> None:
     names = plan("dgx_h100", DEBIAN)["names"]
     good = {"enabled": "enabled", "active": "active"}
     units = {"nvidia-persistenced": good, "nvidia-fabricmanager": {"enabled": "disabled", "active": "inactive"}}
@@ -299,7 +301,7 @@ def test_services_wait_for_the_driver_that_is_theirs() -> None:
     assert [service["started"] for service in made["services"]] == [False, False]
 
 
-def test_a_rack_gets_its_members_and_a_channel() -> None:
+def test_rack_gets_its_imex_members_and_a_channel() -> None:
     names = plan("gb300", DEBIAN)["names"]
     made = plan("gb300", DEBIAN, offering(NEW, names=names), imex_nodes=["10.0.0.1", "10.0.0.2"])
     files = {item["path"]: item for item in made["files"]}
@@ -317,12 +319,12 @@ def test_a_rack_gets_its_members_and_a_channel() -> None:
         ("active", "10.0.0.2\n10.0.0.1\n", True),
         ("active", "10.0.0.1\n", True),
         ("active", "", True),
-        # One that does not run takes the new list when it starts.
+        # A stopped service reads the new list when it starts.
         ("inactive", "10.0.0.1\n", False),
         ("failed", "", False),
     ],
 )
-def test_other_members_of_a_running_imex_need_a_free_rack(active: str, text: str, moves: bool) -> None:  # noqa: FBT001
+def test_changed_members_of_a_running_imex_need_an_idle_rack(active: str, text: str, moves: bool) -> None:  # noqa: FBT001
     names = plan("gb300", DEBIAN)["names"]
     units = {"nvidia-imex": {"enabled": "enabled", "active": active}}
     found = offering(NEW, names=names, loaded=NEW, units=units, imex_nodes=text)
@@ -330,7 +332,7 @@ def test_other_members_of_a_running_imex_need_a_free_rack(active: str, text: str
     assert plan("dgx_h100", DEBIAN, found)["imex_moves"] is False
 
 
-def test_a_box_with_the_fourth_nvswitch_gets_the_way_of_its_subnet_manager() -> None:
+def test_host_with_fourth_generation_nvswitch_gets_nvlsm_and_ib_umad() -> None:
     made = plan("dgx_b200", DEBIAN, offering(NEW, names=plan("dgx_b200", DEBIAN)["names"]))
     files = {item["path"]: item for item in made["files"]}
     assert files["/etc/modules-load.d/busbar-nvlsm.conf"]["content"].endswith("\nib_umad\n")
@@ -352,7 +354,7 @@ def test_secure_boot_is_explained(found: dict[str, Any], words: str | None) -> N
 
 
 @pytest.mark.parametrize("text", ["570.133.20-1", "3:570.133.20-1.el9", "570.133.20-0ubuntu1", "570.133.20"])
-def test_the_drivers_version_of_a_package(text: str) -> None:
+def test_driver_version_is_derived_from_the_package_version(text: str) -> None:
     assert driver_version(text) == OLD
 
 
@@ -363,12 +365,12 @@ UBUNTUS = "/usr/bin/nvidia-persistenced --user nvidia-persistenced --no-persiste
     ("command", "states"),
     [
         (UBUNTUS, ["present"]),
-        # Debian's, and what NVIDIA's own packages of later branches have, is left alone.
+        # The unit of Debian and of NVIDIA's packages of later branches is left unchanged.
         ("/usr/bin/nvidia-persistenced --user nvpd", ["absent"]),
         ("", []),
     ],
 )
-def test_the_persistence_daemon_keeps_the_gpus(command: str, states: list[str]) -> None:
+def test_persistence_daemon_enables_persistence_mode(command: str, states: list[str]) -> None:
     found = offering(NEW, names=plan("l40s", UBUNTU)["names"], persistence_command=command)
     made = plan("l40s", UBUNTU, found)["drop_ins"]
     assert [file["state"] for file in made] == states
@@ -383,7 +385,7 @@ def test_the_persistence_daemon_keeps_the_gpus(command: str, states: list[str]) 
         ]
 
 
-def test_what_users_cannot_load_is_loaded_at_boot() -> None:
+def test_nvidia_uvm_is_loaded_at_boot() -> None:
     made = plan("l40s", DEBIAN, offering(NEW, names=plan("l40s", DEBIAN)["names"]))
     files = {item["path"]: item for item in made["files"]}
     assert files["/etc/modules-load.d/busbar-nvidia.conf"]["content"].endswith("\nnvidia-uvm\n")

@@ -1,4 +1,4 @@
-"""The selected driver, and what is refused before a change."""
+"""Tests of the selected driver, and of declarations refused before a change."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ def told(hardware: str | dict[str, Any], system: dict[str, str] | None = None, *
 
 @pytest.mark.parametrize("name", sorted(set(CATALOGUE) - {"sandbox_gpu"}))
 @pytest.mark.parametrize("system", [{**DEBIAN, "major": "12"}, UBUNTU, {**ROCKY}])
-def test_every_profile_is_sound_with_defaults(name: str, system: dict[str, str]) -> None:
+def test_every_profile_has_no_problem_with_defaults(name: str, system: dict[str, str]) -> None:
     given: dict[str, Any] = {"imex_nodes": TRAYS}
     given |= {"version": "580.95.05"} if system["distribution"] == "Rocky" else {}
     assert told(name, system, **given) == []
 
 
 @pytest.mark.parametrize("name", sorted(set(CATALOGUE) - {"sandbox_gpu"}))
-def test_debian_13_takes_the_first_branch_that_its_repository_has(name: str) -> None:
+def test_debian_13_uses_the_first_branch_of_its_repository(name: str) -> None:
     problems = driver_problems(CATALOGUE[name], "gpu1", settings(imex_nodes=TRAYS), DEBIAN)
     if "V100" not in CATALOGUE[name]["gpu"]["model"]:
         assert problems == []
@@ -98,7 +98,7 @@ def test_debian_13_takes_the_first_branch_that_its_repository_has(name: str) -> 
         ("dgx_h100", {"module_parameters": {"nvidia": {"a": "1 b=2"}}}, "a: the value must not contain a space"),
     ],
 )
-def test_a_declaration_is_refused_without_a_look_at_the_host(hardware: str, given: dict[str, Any], words: str) -> None:
+def test_invalid_declaration_is_refused_without_host_facts(hardware: str, given: dict[str, Any], words: str) -> None:
     problems = told(hardware, None, **given)
     assert len(problems) == 1
     assert words in problems[0]
@@ -137,7 +137,7 @@ def test_a_declaration_is_refused_without_a_look_at_the_host(hardware: str, give
         ("dgx_b200", DEBIAN, {"source": "distribution"}, "nvidia_driver_branch: branch 550 is too old for NVIDIA B200"),
     ],
 )
-def test_a_declaration_is_refused_for_its_system(
+def test_declaration_is_refused_for_its_system(
     hardware: str, system: dict[str, str], given: dict[str, Any], words: str
 ) -> None:
     problems = told(hardware, system, **given)
@@ -145,19 +145,19 @@ def test_a_declaration_is_refused_for_its_system(
     assert words in problems[0]
 
 
-def test_nothing_is_asked_of_hosts_without_gpus_or_with_their_own_driver() -> None:
+def test_hosts_without_gpus_or_with_source_none_have_no_problem() -> None:
     assert told({"nics": []}) == []
     assert told({"gpu": None}) == []
     assert told("sandbox_gpu", source="none") == []
 
 
-def test_an_unknown_gpu_is_taken_when_its_generation_is_declared() -> None:
+def test_unknown_gpu_is_accepted_if_its_generation_is_declared() -> None:
     gpu = {**CATALOGUE["sandbox_gpu"]["gpu"], "generation": "blackwell"}
     assert told({"gpu": gpu}) == []
     assert "too old" in told({"gpu": gpu}, branch="550")[0]
 
 
-def test_a_site_is_looked_at_host_by_host() -> None:
+def test_site_is_checked_host_by_host() -> None:
     variables: dict[str, dict[str, Any]] = {
         "gpu1": {"hardware": "dgx1", "nvidia_driver_kernel_modules": "open"},
         "gpu2": {"hardware": "dgx_b200"},
@@ -174,7 +174,7 @@ def test_a_site_is_looked_at_host_by_host() -> None:
     ]
 
 
-def test_trays_of_one_rack_need_no_list_of_members() -> None:
+def test_trays_of_one_rack_need_no_member_list() -> None:
     rack = {"hardware": "gb200_nvl72", "nvlink_domain": "rack1"}
     variables: dict[str, dict[str, Any]] = {
         "t1": {**rack, "ansible_host": "10.0.0.1"},
@@ -209,5 +209,7 @@ def test_trays_of_one_rack_need_no_list_of_members() -> None:
         ({"source": "distribution"}, ROCKY, None),
     ],
 )
-def test_the_branch_that_is_meant(given: dict[str, Any], system: dict[str, str] | None, branch: int | None) -> None:
+def test_branch_follows_settings_and_system(
+    given: dict[str, Any], system: dict[str, str] | None, branch: int | None
+) -> None:
     assert driver_branch(settings(**given), system) == branch

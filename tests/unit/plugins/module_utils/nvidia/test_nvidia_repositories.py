@@ -1,4 +1,4 @@
-"""The addresses of the repositories, for each distribution and for sites with mirrors."""
+"""Tests of the repository URLs, for each distribution and for sites with mirrors."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ def found(name: str, system: System, **declared: Any) -> Any:  # noqa: ANN401 - 
         (ROCKY, f"{REPOS}/rhel9/x86_64/", "D42D0685.pub", "610C7B14E068A878070DA4E99CD0A493D42D0685"),
     ],
 )
-def test_nvidias_own_repository_of_each_system(system: System, url: str, key: str, fingerprint: str) -> None:
+def test_default_repository_of_each_system(system: System, url: str, key: str, fingerprint: str) -> None:
     repository = found("cuda", system)
     assert (repository["url"], repository["key_url"]) == (url, url + key)
     assert repository["fingerprint"] == fingerprint
     assert repository["problems"] == []
 
 
-def test_the_container_toolkits_index_is_what_is_signed() -> None:
+def test_container_toolkit_has_a_signed_index() -> None:
     repository = found("libnvidia-container", ROCKY)
     assert repository["url"].endswith("/stable/rpm/x86_64/")
     assert (repository["signed_packages"], repository["signed_metadata"]) == (False, True)
@@ -66,25 +66,25 @@ def test_the_container_toolkits_index_is_what_is_signed() -> None:
         ({**ROCKY, "version": "10.1", "major": "10"}, "cuda", ["fingerprints"]),
     ],
 )
-def test_what_is_not_known_is_asked_for(system: System, name: str, keys: list[str]) -> None:
+def test_unknown_repository_values_are_requested(system: System, name: str, keys: list[str]) -> None:
     problems = found(name, system)["problems"]
     assert [item["key"] for item in problems] == [f"nvidia_repository_{key}.{name}" for key in keys]
     assert all(item["hosts"] == ["gpu1"] and item["remedy"] for item in problems)
 
 
-def test_a_mirror_has_the_key_beside_the_index() -> None:
+def test_mirror_has_the_key_next_to_the_index() -> None:
     repository = found("cuda", DEBIAN_13, urls={"cuda": MIRROR})
     assert (repository["url"], repository["key_url"]) == (f"{MIRROR}/", f"{MIRROR}/8793F200.pub")
     assert repository["fingerprint"] == DEBIAN_13_KEY
 
 
-def test_the_site_goes_before_the_role_that_asks() -> None:
+def test_site_overrides_the_role() -> None:
     declared = {"url": "http://role/", "fingerprint": "B" * 40, "fingerprints": {"doca": "A" * 40}}
     repository = found("doca", DEBIAN_13, urls={"doca": "http://site/"}, **declared)
     assert (repository["url"], repository["fingerprint"]) == ("http://site/", "A" * 40)
     assert found("doca", DEBIAN_13, **declared)["url"] == "http://role/"
 
 
-def test_a_key_file_is_not_fetched_from_anywhere() -> None:
+def test_key_file_is_not_downloaded() -> None:
     repository = found("cuda", DEBIAN_13, key_file="/srv/key.asc")
     assert (repository["key_url"], repository["problems"]) == ("", [])

@@ -1,4 +1,4 @@
-"""NCCL's GID index: one that all ports of a RoCE fabric have, and no setting elsewhere."""
+"""Tests of NCCL's GID index: one common to all ports of a RoCE fabric, and no setting otherwise."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ def port(name: str, *gids: int, rate: float = 400, layer: str = "Ethernet", acti
         ("", [port("mlx5_0", 3)], ""),
         ("5", [], "5"),
         ("auto", [port("mlx5_0", 3), port("mlx5_1", 3, 5)], "3"),
-        # The slower one is the machine's own, and has no part in the fabric.
+        # The slower port is the management port and not part of the fabric.
         ("auto", [port("mlx5_0", 3), port("mlx5_2", rate=25)], "3"),
         ("auto", [port("mlx5_0", 3), port("mlx5_1", active=False)], "3"),
         ("auto", [port("mlx5_0", layer="InfiniBand")], ""),
         ("auto", [port("mlx5_0", 3), port("mlx5_1", layer="InfiniBand")], ""),
     ],
 )
-def test_the_index(wanted: str, ports: list[dict[str, Any]], index: str) -> None:
+def test_gid_index_is_selected(wanted: str, ports: list[dict[str, Any]], index: str) -> None:
     assert nccl_gid_index(wanted, ports) == {"index": index, "note": ""}
 
 
@@ -36,7 +36,7 @@ def test_the_index(wanted: str, ports: list[dict[str, Any]], index: str) -> None
         ([port("mlx5_0", 3), port("mlx5_1")], "no index is a GID of RoCE v2 on all ports (mlx5_0: [3], mlx5_1: none)"),
     ],
 )
-def test_the_reason_without_a_result(ports: list[dict[str, Any]], note: str) -> None:
+def test_missing_gid_index_has_a_reason(ports: list[dict[str, Any]], note: str) -> None:
     found = nccl_gid_index("auto", ports)
     assert found["index"] == ""
     assert found["note"].startswith(note)

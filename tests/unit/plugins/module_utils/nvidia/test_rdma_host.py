@@ -1,4 +1,4 @@
-"""A host's RDMA devices, from programs and files; missing ones give empty results."""
+"""Tests of a host's RDMA devices, from programs and files; missing ones give empty results."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def unit(name: str, state: str) -> str:
         (("systemd-networkd",), "networkd"),
     ],
 )
-def test_who_runs_the_network(running: tuple[str, ...], expected: str) -> None:
+def test_network_manager_is_the_active_unit(running: tuple[str, ...], expected: str) -> None:
     units = ("systemd-networkd", "NetworkManager", "networking")
     text = "\n".join(unit(name, "active" if name in running else "inactive") for name in units)
     assert rdma_host.manager(Host({"systemctl show": text})) == expected
@@ -66,19 +66,19 @@ def test_subnet_managers_of_active_ports_of_infiniband() -> None:
     assert [each["lid"] for each in rdma_host.subnet_managers(host, [port, *others])] == ["1"]
 
 
-def test_only_addresses_of_others_are_asked() -> None:
+def test_only_foreign_addresses_are_pinged() -> None:
     own = [{"addresses": ["10.10.0.1/16"]}]
     host = Host({"ping -c 1 -W 1 10.10.0.1": "", "ping -c 1 -W 1 10.10.0.2": "1 received"})
     assert rdma_host.answering(host, ["10.10.0.1", "10.10.0.2", "10.10.0.3"], own) == ["10.10.0.2"]
 
 
 @pytest.mark.parametrize(("effective", "expected"), [("000001ffffffffff", True), ("000001fffcfcffff", False)])
-def test_who_may_raise_limits(effective: str, expected: bool) -> None:  # noqa: FBT001
+def test_raising_limits_requires_the_capability(effective: str, expected: bool) -> None:  # noqa: FBT001
     assert rdma_host.may_raise_limits(f"Name:\tinit\nCapEff:\t{effective}\n") is expected
     assert not rdma_host.may_raise_limits("")
 
 
-def test_what_the_kernel_has(tmp_path: Path) -> None:
+def test_kernel_support_for_peer_memory_is_read(tmp_path: Path) -> None:
     assert gpudirect_host.peer_memory(tmp_path) is None
     assert gpudirect_host.peermem_there(tmp_path, "6.1") is None
     (tmp_path / "sys/module/ib_core").mkdir(parents=True)
@@ -102,14 +102,14 @@ def test_what_the_kernel_has(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("license_text", "expected"), [("Dual MIT/GPL", ("580.65.06", True)), ("NVIDIA", ("580.65.06", False))]
 )
-def test_the_installed_driver(license_text: str, expected: tuple[str, bool]) -> None:
+def test_installed_driver_is_read_from_modinfo(license_text: str, expected: tuple[str, bool]) -> None:
     host = Host({"modinfo -F version": "580.65.06\n", "modinfo -F license": f"{license_text}\n"})
     assert gpudirect_host.installed_driver(host) == expected
     assert gpudirect_host.installed_driver(Host({"modinfo -F license": license_text})) is None
     assert gpudirect_host.installed_driver(Host({})) is None
 
 
-def test_the_bus(tmp_path: Path) -> None:
+def test_acs_of_the_bus_is_read(tmp_path: Path) -> None:
     """Only root can read ACS: a truncated configuration space counts as unreadable."""
     devices = tmp_path / "sys/bus/pci/devices"
     devices.mkdir(parents=True)

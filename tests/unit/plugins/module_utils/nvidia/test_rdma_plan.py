@@ -1,4 +1,4 @@
-"""Files, commands, messages and refusals that follow from a declaration of RDMA."""
+"""Tests of the files, commands, messages and refusals that follow from an RDMA declaration."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def refused(facts: dict[str, Any] | None = None, **declared: object) -> str:
     return problem_report(found["problems"])
 
 
-def test_a_plain_host() -> None:
+def test_host_without_options() -> None:
     found = plan()
     written = files(found)
     assert set(written) == {
@@ -82,19 +82,19 @@ def test_a_plain_host() -> None:
     assert found["apply"] == found["skipped"] == found["notes"] == []
 
 
-def test_a_limit_in_kib() -> None:
+def test_memlock_limit_is_in_kib() -> None:
     written = files(plan(memlock="1048576"))
     assert "LimitMEMLOCK=1048576K" in written["/etc/systemd/system/slurmd.service.d/busbar-rdma.conf"]
     assert {"/etc/security/limits.d/85-busbar-rdma.conf"} <= absent(plan(memlock=""))
 
 
-def test_modules_of_mellanox_only_where_such_a_card_is() -> None:
+def test_mellanox_modules_are_loaded_only_for_mellanox_nics() -> None:
     found = plan({"pci_nics": [{"address": "0000:1a:00.0", "vendor": "8086"}]})
     assert found["load"] == ["ib_umad"]
     assert "mlx5_ib" not in files(found)["/etc/modules-load.d/busbar-rdma.conf"]
 
 
-def test_a_container_keeps_its_kernel_and_says_so() -> None:
+def test_container_leaves_the_kernel_unchanged_with_a_note() -> None:
     inside = {"container": "podman", "raises_limits": False, "interfaces": [ETH0], "manager": "networkd"}
     found = plan(inside, ipoib=[ADDRESS])
     assert set(files(found)) == {"/etc/systemd/system/slurmd.service.d/busbar-rdma.conf"}
@@ -106,7 +106,7 @@ def test_a_container_keeps_its_kernel_and_says_so() -> None:
     assert found["load"] == found["apply"] == []
 
 
-def test_who_says_never_keeps_what_there_is() -> None:
+def test_kernel_managed_never_keeps_existing_files() -> None:
     found = plan({"files": ["/etc/systemd/network/10-busbar-rdma-ib9.link"]}, kernel_managed="never")
     assert len(files(found)) == 2
     assert found["load"] == []
@@ -151,7 +151,7 @@ def test_names_of_devices_and_interfaces() -> None:
         ),
     ],
 )
-def test_network_admins_are_notified_of_infiniband(
+def test_network_manager_configures_infiniband(
     manager: str, path: str, lines: list[str], commands: list[list[str]]
 ) -> None:
     found = plan({"manager": manager}, ipoib=[ADDRESS | {"mtu": 4092}], networks=["10.10.0.0/16"])
@@ -164,14 +164,14 @@ def test_network_admins_are_notified_of_infiniband(
     assert not plan({"manager": manager, "interfaces": [ETH0, done]}, ipoib=[ADDRESS])["apply"][0]["pending"]
 
 
-def test_an_interface_that_is_yet_to_come() -> None:
+def test_address_of_a_missing_interface_is_postponed() -> None:
     found = plan({"interfaces": [ETH0]}, ipoib=[ADDRESS])
     assert found["apply"] == []
     assert found["notes"] == ["ib0 does not exist yet; its address is set when it appears"]
     assert "ipoib_enhanced=0" in plan(ipoib=[ADDRESS | {"mode": "connected", "mtu": 65520}])["notes"][0]
 
 
-def test_connections_over_ethernet() -> None:
+def test_roce_defaults_are_written() -> None:
     found = plan(roce_mode="v2", roce_tos=106)
     script = files(found)["/usr/local/lib/busbar/roce_defaults"]
     assert "echo 'RoCE v2' >\"$settings/default_roce_mode\"" in script
@@ -180,7 +180,7 @@ def test_connections_over_ethernet() -> None:
     assert "default_roce_mode" not in files(plan(roce_tos=0))["/usr/local/lib/busbar/roce_defaults"]
 
 
-def test_a_subnet_manager_beside_another_is_warned_of() -> None:
+def test_second_subnet_manager_is_warned_about() -> None:
     master = {"guid": "00bb", "lid": "1", "priority": "15", "state": "MASTER"}
     (note,) = plan({"subnet_managers": [master]}, opensm=True)["notes"]
     assert "another subnet manager is master of the fabric (guid 0x00bb, priority 15)" in note
@@ -222,7 +222,7 @@ def test_a_subnet_manager_beside_another_is_warned_of() -> None:
         ),
     ],
 )
-def test_bad_input_is_refused(declared: dict[str, Any], said: str) -> None:
+def test_invalid_input_is_refused(declared: dict[str, Any], said: str) -> None:
     assert said in refused(**declared)
 
 
@@ -240,17 +240,17 @@ def test_bad_input_is_refused(declared: dict[str, Any], said: str) -> None:
         ({"packages": {"opensm": "3.3.23-2"}}, {"source": "doca"}, "opensm of the distribution conflict with it"),
     ],
 )
-def test_what_is_there_refuses_it(facts: dict[str, Any], declared: dict[str, Any], said: str) -> None:
+def test_conflict_with_the_host_is_refused(facts: dict[str, Any], declared: dict[str, Any], said: str) -> None:
     assert said in refused(facts, **declared)
 
 
-def test_each_source_takes_its_own_packages() -> None:
+def test_each_source_accepts_its_own_packages() -> None:
     assert plan({"packages": {"rdma-core": "56.1-1", "opensm": "3.3.23-3.1"}})["problems"] == []
     vendor = {"rdma-core": "2501mlnx56-1", "opensm": "5.22.0.MLNX20250101.mlnx-1"}
     assert plan({"packages": vendor}, source="doca")["problems"] == []
 
 
-def test_an_address_that_two_hosts_have_is_refused() -> None:
+def test_duplicate_address_is_refused() -> None:
     both = {"n1": [ADDRESS], "n2": [ADDRESS | {"address": "10.10.0.1/24"}], "n3": []}
     assert "n[1-2]: rdma_ipoib_interfaces: 10.10.0.1 is declared more than once" in problem_report(
         address_problems(both, {})
@@ -284,6 +284,6 @@ def test_an_address_that_two_hosts_have_is_refused() -> None:
         ([{"count": 1, "gbps": 400, "rdma": True}], {"ports": [], "pci_nics": []}, "no network card on the PCI bus"),
     ],
 )
-def test_declared_nics_are_looked_for(nics: list[dict[str, Any]], facts: dict[str, Any], said: str) -> None:
+def test_declared_nics_are_compared_with_the_host(nics: list[dict[str, Any]], facts: dict[str, Any], said: str) -> None:
     report = problem_report(nic_problems("n1", nics, FACTS | facts))
     assert (said in report) if said else report == ""

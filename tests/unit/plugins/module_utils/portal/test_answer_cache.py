@@ -1,4 +1,4 @@
-"""Answers that are cached for some seconds."""
+"""Tests of answers that are cached for some seconds."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ansible_collections.busbar.cluster.plugins.module_utils.portal.answer_cache
 
 
 class Asked:
-    """Counts its calls; each takes as long as set."""
+    """A source of answers that counts its calls and can delay them."""
 
     def __init__(self) -> None:
         """Answer without delay."""
@@ -27,7 +27,7 @@ class Asked:
         return {"number": number}
 
 
-def test_many_ask_once() -> None:
+def test_concurrent_requests_share_one_call() -> None:
     async def play() -> tuple[list[dict[str, Any]], int]:
         asked = Asked()
         kept = CachedAnswer(asked.ask, 60)
@@ -38,7 +38,7 @@ def test_many_ask_once() -> None:
     assert count == 1
 
 
-def test_an_answer_is_kept_for_some_seconds_alone() -> None:
+def test_answer_expires() -> None:
     async def play() -> list[int]:
         kept = CachedAnswer(Asked().ask, 0)
         first = await kept.get()
@@ -48,7 +48,7 @@ def test_an_answer_is_kept_for_some_seconds_alone() -> None:
     assert asyncio.run(play()) == [1, 2]
 
 
-def test_an_answer_on_its_way_when_something_changes_is_not_kept() -> None:
+def test_answer_in_flight_during_a_change_is_not_cached() -> None:
     async def play() -> list[int]:
         asked = Asked()
         asked.goes_on.clear()
@@ -62,7 +62,7 @@ def test_an_answer_on_its_way_when_something_changes_is_not_kept() -> None:
     assert asyncio.run(play()) == [1, 2, 2]
 
 
-def test_a_question_without_answer_is_asked_again() -> None:
+def test_failed_call_is_repeated() -> None:
     count = 0
 
     async def ask() -> dict[str, Any]:
@@ -81,7 +81,7 @@ def test_a_question_without_answer_is_asked_again() -> None:
     assert asyncio.run(play()) == {"number": 2}
 
 
-def test_each_user_is_asked_for_once_and_a_few_at_a_time() -> None:
+def test_each_user_is_queried_once_with_limited_concurrency() -> None:
     async def play() -> tuple[list[str], int]:
         asked: list[str] = []
         now = most = 0
@@ -99,7 +99,7 @@ def test_each_user_is_asked_for_once_and_a_few_at_a_time() -> None:
         users = ["a", "b", "c", "a", "b", "c"] * 20
         answers = await asyncio.gather(*(kept.get(user) for user in users))
         assert [one["user"] for one in answers] == users
-        await kept.get("d")  # the one who asked longest ago makes room
+        await kept.get("d")  # evicts the least recent user
         await kept.get("c")
         await kept.get("a")
         return asked, most

@@ -1,4 +1,4 @@
-"""The portal's parsers of Slurm's output, with output of Slurm 24.11.5."""
+"""Tests of the portal's parsers, with output of Slurm 24.11.5."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ NODES = "\n".join(
 )
 
 
-def test_jobs_and_why_they_ended() -> None:
+def test_jobs_are_parsed_with_their_end_state() -> None:
     jobs = parse_jobs(
         "7|RUNNING|gpu1|None\n8|PENDING|n/a|Resources\n9|TIMEOUT|gpu2|TimeLimit\nslurm_load_jobs error: x\n"
     )
@@ -56,7 +56,7 @@ def test_jobs_and_why_they_ended() -> None:
     assert end_reason(None) == "its job has left Slurm's queue"
 
 
-def test_partitions_with_what_is_free() -> None:
+def test_partitions_are_parsed_with_free_resources() -> None:
     batch, big = parse_partitions(PARTITIONS, NODES)
     assert (batch.name, batch.default, batch.max_minutes) == ("batch", True, 2160)
     assert (batch.gpus, batch.free_gpus, batch.most_gpus) == ({"h100": 40}, {"h100": 21}, 8)
@@ -67,7 +67,7 @@ def test_partitions_with_what_is_free() -> None:
         parse_partitions(PARTITIONS, row("batch", "idle", 1, "64", "gpu:8", "gpu:0"))
 
 
-def test_partitions_are_offered_to_whom_they_are_for() -> None:
+def test_partitions_are_offered_only_to_allowed_users() -> None:
     found = parse_partitions(PARTITIONS, NODES)
     assert [one.name for one in usable(found, ["physics"], ["research"])] == ["batch", "big"]
     assert [one.name for one in usable(found, ["users"], ["research"])] == ["batch"]
@@ -75,6 +75,6 @@ def test_partitions_are_offered_to_whom_they_are_for() -> None:
     assert [one.name for one in usable(found, ["chem"], [])] == ["batch", "big"]
 
 
-def test_accounts_with_the_default_first() -> None:
+def test_accounts_are_listed_with_the_default_first() -> None:
     assert parse_accounts("astro|research\nresearch|research\n") == ["research", "astro"]
     assert parse_accounts("") == []

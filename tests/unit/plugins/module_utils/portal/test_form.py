@@ -1,4 +1,4 @@
-"""The portal's form for a notebook."""
+"""Tests of the portal's notebook form."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ PARTITION = Partition("batch", True, 0, frozenset(), frozenset(), 8, 6, {"h100":
 PROPOSED = {"minutes": 120, "cpus": 2, "memory_gib": 0}
 
 
-def test_the_form_shows_what_is_free_and_why_the_last_notebook_ended() -> None:
+def test_form_shows_free_resources_and_the_end_of_the_last_notebook() -> None:
     text = page(
         [PARTITION],
         ["research"],
@@ -26,13 +26,13 @@ def test_the_form_shows_what_is_free_and_why_the_last_notebook_ended() -> None:
     assert 'name="gpus" value="1" min="0" max="8"' in text
 
 
-def test_a_user_without_rights_is_reported() -> None:
+def test_user_without_partitions_gets_a_message() -> None:
     assert "You have access to no partition" in page(
         [], [], {"default": "Python"}, PROPOSED, most_minutes=720, ended=""
     )
 
 
-def test_a_cluster_without_gpus_and_accounts_asks_for_none() -> None:
+def test_form_without_gpus_and_accounts_has_no_such_fields() -> None:
     plain = PARTITION._replace(gpus={}, free_gpus={}, most_gpus=0)
     text = page([plain], [], {"default": "Python"}, PROPOSED, most_minutes=60, ended="")
     assert 'name="account"' not in text
@@ -41,7 +41,7 @@ def test_a_cluster_without_gpus_and_accounts_asks_for_none() -> None:
     assert 'name="hours" value="1"' in text
 
 
-def test_hours_become_minutes() -> None:
+def test_hours_are_converted_to_minutes() -> None:
     form = {"partition": ["batch"], "gpus": ["1"], "cpus": ["2"], "hours": ["1.5"], "environment": ["default"]}
     chosen = choices_from_form(form, 720)
     assert (chosen["minutes"], chosen["partition"], chosen["account"]) == ("90", "batch", "")

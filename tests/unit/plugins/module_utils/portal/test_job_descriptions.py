@@ -1,4 +1,4 @@
-"""Descriptions of job states and pending reasons."""
+"""Tests of the descriptions of job states and pending reasons."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from ansible_collections.busbar.cluster.plugins.module_utils.portal.jobs_page im
         ("A_STATE_OF_TOMORROW", "None", "a state of tomorrow"),
     ],
 )
-def test_a_job_in_the_queue(state: str, reason: str, words: str) -> None:
+def test_queued_job_is_described(state: str, reason: str, words: str) -> None:
     assert queued_words(state, reason) == words
 
 
-def test_a_job_that_ended() -> None:
+def test_ended_job_is_described() -> None:
     assert ended_words("OUT_OF_MEMORY") == "ran out of memory"
     assert ended_words("REVOKED") == "revoked"

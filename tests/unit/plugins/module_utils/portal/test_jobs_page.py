@@ -1,4 +1,4 @@
-"""The page with a user's jobs."""
+"""Tests of the page with a user's jobs."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def zone(monkeypatch: pytest.MonkeyPatch) -> None:
     time.tzset()
 
 
-def test_jobs_in_the_queue() -> None:
+def test_queued_jobs_are_listed() -> None:
     running, waiting = queue_rows([RUNNING, WAITING], GRAFANA)
     assert queue_rows([RUNNING | {"left": "UNLIMITED"}], "")[0]["left"] == "no limit"
     assert (running["state"], running["left"], running["nodes"], running["start"]) == ("runs", "4:49", "gpu1", "")
@@ -71,7 +71,7 @@ def test_jobs_in_the_queue() -> None:
     assert queue_rows([RUNNING], "")[0]["url"] == ""
 
 
-def test_jobs_that_ended() -> None:
+def test_ended_jobs_are_listed() -> None:
     (row,) = ended_rows([ENDED], "")
     assert (row["state"], row["took"], row["end"]) == ("reached its time limit", "1-1:01:01", "2026-11-25 03:44 UTC")
     assert (row["cpu"], row["memory"], row["gpu"]) == ("26 %", NOTHING, "0 %")
@@ -84,7 +84,7 @@ def test_partitions() -> None:
     assert row == {"name": "batch", **nodes, "gpus": ["0 of 2", "5 of 8 h100"], "cpus": "6 of 8"}
 
 
-def test_the_last_validation() -> None:
+def test_last_validation_is_read_from_metrics() -> None:
     told = METRICS.replace('"a}{verdict=\\"PASS\\"} 9"', '"lab"')
     assert validated(told) == {
         "verdict": "INCONCLUSIVE",

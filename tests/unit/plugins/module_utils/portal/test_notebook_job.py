@@ -1,4 +1,4 @@
-"""The job made of a request for a notebook, and the refused requests."""
+"""Tests of the job for a notebook request, and of refused requests."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ PEM = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
 FILES = {"authority": PEM, "certificate": PEM, "key": PEM.replace("CERTIFICATE", "PRIVATE KEY")}
 
 
-def test_a_choice_becomes_words_of_sbatch() -> None:
+def test_choice_gives_the_sbatch_arguments() -> None:
     choice = parse_choice(GOOD, ENVIRONMENTS)
     assert choice == Choice("batch", "research", "h100", 2, 4, 16, 90, "default")
     command = sbatch_command(choice, "/home/a/log", "/home/a")
@@ -47,7 +47,7 @@ def test_a_choice_becomes_words_of_sbatch() -> None:
     assert "--chdir=/home/a" in command
 
 
-def test_what_is_not_chosen_is_left_to_slurm() -> None:
+def test_unset_choices_are_left_to_slurm() -> None:
     empty = GOOD | {"partition": "", "account": "", "gpu_type": "", "gpus": 0, "memory_gib": 0}
     command = sbatch_command(parse_choice(empty, ENVIRONMENTS), "/log", "/")
     assert [word for word in command if word.startswith(("--part", "--acc", "--gres", "--mem"))] == []
@@ -73,12 +73,12 @@ def test_what_is_not_chosen_is_left_to_slurm() -> None:
         ({"nodelist": "gpu1"}, "'nodelist' is not an option"),
     ],
 )
-def test_an_invalid_choice_is_refused(change: dict[str, Any], said: str) -> None:
+def test_invalid_choice_is_refused(change: dict[str, Any], said: str) -> None:
     with pytest.raises(RequestError, match=said):
         parse_choice(GOOD | change, ENVIRONMENTS)
 
 
-def test_only_variables_of_the_notebook_reach_it() -> None:
+def test_only_allowed_variables_are_passed() -> None:
     given = {"JUPYTERHUB_API_TOKEN": "x y'", "PATH": "/evil", "LD_PRELOAD": "/evil", "CONFIGPROXY_AUTH_TOKEN": "secret"}
     assert variables(given) == {"JUPYTERHUB_API_TOKEN": "x y'"}
     with pytest.raises(RequestError, match="JUPYTERHUB_USER"):
@@ -86,12 +86,12 @@ def test_only_variables_of_the_notebook_reach_it() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "no key", f"{PEM}\nEND_OF_FILE\nid\n", PEM.replace("AAAA", "$(id)"), None])
-def test_what_is_not_pem_is_refused(text: str | None) -> None:
+def test_key_that_is_not_pem_is_refused(text: str | None) -> None:
     with pytest.raises(RequestError, match="key: is not PEM"):
         script(PLAIN, {}, FILES | {"key": text}, ["true"])
 
 
-def test_the_script_gives_the_notebook_files_and_variables_and_leaves_nothing(tmp_path: Path) -> None:
+def test_script_passes_files_and_variables_and_cleans_up(tmp_path: Path) -> None:
     seen = tmp_path / "seen"
     probe = tmp_path / "probe.sh"
     probe.write_text(
@@ -132,9 +132,7 @@ PYXIS = (
 @pytest.mark.parametrize(
     ("runtime", "program", "words"), [("charliecloud", "ch-job", CHARLIECLOUD), ("pyxis", "srun", PYXIS)]
 )
-def test_an_image_gets_home_keys_and_what_starts_the_notebook(
-    tmp_path: Path, runtime: str, program: str, words: str
-) -> None:
+def test_container_gets_home_keys_and_the_start_command(tmp_path: Path, runtime: str, program: str, words: str) -> None:
     home = tmp_path / "a home"
     home.mkdir()
     stand_in = tmp_path / program

@@ -1,4 +1,4 @@
-"""The portal's list of a user's jobs, with output of Slurm 24.11.5."""
+"""Tests of the portal's list of a user's jobs, with output of Slurm 24.11.5."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def one(*rows: tuple[str, ...]) -> dict[str, Any]:
     return found
 
 
-def test_the_queue_by_user_with_a_hostile_name_in_one_line() -> None:
+def test_queue_is_grouped_by_user_and_hostile_names_are_one_line() -> None:
     found = parse_queue(QUEUE, MARKS)
     assert sorted(found) == ["alice", "bob"]
     (running,), (waiting,) = found["alice"], found["bob"]
@@ -60,7 +60,7 @@ def test_the_queue_by_user_with_a_hostile_name_in_one_line() -> None:
             parse_queue(bad, MARKS)
 
 
-def test_commands_take_nothing_of_a_user_but_the_name() -> None:
+def test_commands_contain_only_the_name_of_a_user() -> None:
     assert queue_command(MARKS)[:2] == ["squeue", "--noheader"]
     assert [word for word in ended_command(MARKS, "alice", 3) if "alice" in word or "days" in word] == [
         "--user=alice",
@@ -68,7 +68,7 @@ def test_commands_take_nothing_of_a_user_but_the_name() -> None:
     ]
 
 
-def test_what_a_job_used_of_what_it_had() -> None:
+def test_used_and_allocated_resources_of_a_job() -> None:
     found = one(
         job("4"),
         step("4.batch", "cpu=00:00:00,energy=0,mem=4849664,vmem=4096"),
@@ -81,17 +81,17 @@ def test_what_a_job_used_of_what_it_had() -> None:
     assert (nothing["cpu"], nothing["memory"], nothing["gpu"]) == (None, None, None)
 
 
-def test_a_job_whose_step_ran_out_of_memory_says_so() -> None:
+def test_out_of_memory_step_sets_the_state_of_the_job() -> None:
     assert one(job("4", "FAILED"), step("4.0", "", state="OUT_OF_MEMORY"))["state"] == "OUT_OF_MEMORY"
     assert one(job("4", "CANCELLED by 2001"))["state"] == "CANCELLED"
 
 
-def test_the_last_jobs_come_first_and_those_that_run_are_left_out() -> None:
+def test_last_ended_jobs_come_first_and_running_ones_are_left_out() -> None:
     rows = [job(str(number), end=str(1000 + number), name=HOSTILE) for number in range(1, MOST_ENDED + 20)]
     found = parse_ended(ended(*rows, job("999", "RUNNING", end="Unknown")), MARKS)
     assert (len(found), found[0]["number"], found[-1]["number"]) == (MOST_ENDED, "119", "20")
     assert "\n" not in found[0]["name"]
-    # Put back into the queue: the run that ended is there beside the one that goes on.
+    # Requeued: the ended run is listed in addition to the current one.
     assert parse_ended(ended(job("5", "NODE_FAIL"), job("5", "RUNNING", end="Unknown")), MARKS) == []
     assert parse_ended("", MARKS) == []
     for bad in ("sacct: error\n", ended(job("4")[:-1])):

@@ -52,7 +52,7 @@ def test_empty_directory_is_refused(settings: Settings, tmp_path: Path) -> None:
         save_directory(settings, tmp_path / "saved")
 
 
-def test_what_was_there_is_moved_aside(settings: Settings, tmp_path: Path) -> None:
+def test_existing_data_is_moved_aside(settings: Settings, tmp_path: Path) -> None:
     dump = tmp_path / "saved.ldif"
     dump.write_text(LDIF)
     (tmp_path / "ldap" / "data.mdb").write_text("dn: dc=other\n")

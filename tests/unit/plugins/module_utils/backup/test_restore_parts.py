@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def test_what_was_there_is_moved_aside(tmp_path: Path) -> None:
+def test_existing_data_is_moved_aside(tmp_path: Path) -> None:
     source, target = tmp_path / "saved", tmp_path / "slurmctld"
     for folder, text in ((source, "saved"), (target, "present")):
         (folder / "hash.3").mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""Accounts and memberships that follow from LDAP groups."""
+"""Tests of accounts and memberships that follow from LDAP groups."""
 
 from __future__ import annotations
 
@@ -48,19 +48,19 @@ def commands(decision: Decision) -> list[str]:
 ERIN, FRANK = ("phys", "erin"), ("phys", "frank")
 
 
-def test_a_member_gets_the_account_with_its_limits() -> None:
+def test_member_gets_the_account_with_its_limits() -> None:
     done = decided(found({"physics": ["erin"]}), groups=[{**PHYSICS, "limits": {"MaxJobs": 4}}])
     assert commands(done) == ["add user erin Account=phys Cluster=c Fairshare=1 MaxJobs=4"]
     assert done.made == {ERIN}
 
 
-def test_who_left_loses_it() -> None:
+def test_removed_member_loses_the_account() -> None:
     done = decided(found({"physics": ["erin"]}, have=(ERIN, FRANK), made=(ERIN, FRANK)))
     assert commands(done) == ["delete user where name=frank cluster=c account=phys"]
     assert done.made == {ERIN}
 
 
-def test_the_default_account_moves_first() -> None:
+def test_default_account_is_changed_first() -> None:
     have = (ERIN, FRANK, ("chem", "frank"))
     done = decided(found({"physics": ["erin"]}, have=have, made=(ERIN, FRANK), defaults={"frank": "phys"}))
     assert commands(done) == [
@@ -69,18 +69,18 @@ def test_the_default_account_moves_first() -> None:
     ]
 
 
-def test_what_a_person_gave_stays() -> None:
+def test_manually_granted_account_is_kept() -> None:
     done = decided(found({"physics": ["erin"]}, have=(ERIN, FRANK), made=(ERIN,)))
     assert commands(done) == []
 
 
-def test_a_declared_user_stays_as_declared() -> None:
+def test_declared_user_is_left_unchanged() -> None:
     seen = found({"physics": ["erin", "frank"]}, have=(ERIN,), made=(ERIN,))
     assert commands(decided(seen, declared=["frank"])) == []
     assert commands(decided(found({"physics": ["frank"]}, have=(ERIN, FRANK), made=(ERIN,)), declared=["erin"])) == []
 
 
-def test_jobs_go_on_and_no_new_ones_are_taken() -> None:
+def test_removed_member_with_jobs_cannot_submit_new_ones() -> None:
     seen = {"have": (ERIN, FRANK), "made": (ERIN, FRANK), "busy": (FRANK,)}
     done = decided(found({"physics": ["erin"]}, **seen))  # type: ignore[arg-type]
     assert commands(done) == ["modify user where name=frank cluster=c account=phys set MaxSubmitJobs=0"]
@@ -90,7 +90,7 @@ def test_jobs_go_on_and_no_new_ones_are_taken() -> None:
     assert "frank left phys and has jobs" in later.notes[0]
 
 
-def test_who_comes_back_is_open_again() -> None:
+def test_returning_member_can_submit_again() -> None:
     done = decided(found({"physics": ["erin"]}, have=(ERIN,), made=(ERIN,), closed=(ERIN,)))
     assert commands(done) == ["modify user where name=erin cluster=c account=phys set MaxSubmitJobs=-1"]
 
@@ -105,17 +105,17 @@ def test_a_missing_or_empty_group_removes_no_user(members: list[str] | None, sai
     assert said in done.refusals[0]
 
 
-def test_an_empty_group_that_a_person_confirms() -> None:
+def test_confirmed_empty_group_removes_its_users() -> None:
     done = decided(found({"physics": []}, have=(ERIN,), made=(ERIN,)), allow_empty=True)
     assert commands(done) == ["delete user where name=erin cluster=c account=phys"]
     assert decided(found({"physics": None}, have=(ERIN,), made=(ERIN,)), allow_empty=True).made == {ERIN}
 
 
-def test_a_group_that_never_had_members_is_ignored() -> None:
+def test_group_without_former_members_is_ignored() -> None:
     assert decided(found({"physics": []})).refusals == []
 
 
-def test_too_many_leavers_remove_no_user_and_joins_continue() -> None:
+def test_too_many_removals_remove_no_user_but_additions_continue() -> None:
     seen = found({"physics": ["grace"]}, have=(ERIN, FRANK), made=(ERIN, FRANK))
     done = decided(seen, max_removals=1)
     assert commands(done) == ["add user grace Account=phys Cluster=c Fairshare=1"]
@@ -126,19 +126,19 @@ def test_too_many_leavers_remove_no_user_and_joins_continue() -> None:
     assert "busbar-account-groups --max-removals 2" in done.refusals[0]
 
 
-def test_who_does_not_resolve_gets_nothing_and_loses_nothing() -> None:
+def test_unresolvable_user_is_left_unchanged() -> None:
     done = decided(found({"physics": ["erin", "frank"]}, have=(ERIN,), made=(ERIN,), unknown=("erin", "frank")))
     assert commands(done) == []
     assert done.made == {ERIN}
 
 
-def test_an_account_that_is_not_there_is_reported() -> None:
+def test_missing_account_is_reported() -> None:
     done = decided(found({"physics": ["erin"]}), groups=[{**PHYSICS, "account": "none"}])
     assert commands(done) == []
     assert "the account none is not in accounting" in done.refusals[0]
 
 
-def test_two_groups_of_one_account() -> None:
+def test_two_groups_can_share_one_account() -> None:
     groups = [PHYSICS, {"group": "guests", "account": "phys"}]
     seen = found({"physics": ["erin"], "guests": ["erin", "frank"]}, have=(ERIN, FRANK), made=(ERIN, FRANK))
     assert commands(decided(seen, groups=groups)) == []
@@ -146,7 +146,7 @@ def test_two_groups_of_one_account() -> None:
     assert commands(decided(half, groups=groups)) == []
 
 
-def test_an_account_that_is_mapped_no_more_is_left_alone() -> None:
+def test_account_that_is_no_longer_mapped_is_left_unchanged() -> None:
     other = ("chem", "erin")
     done = decided(found({"physics": ["erin"]}, have=(ERIN, other), made=(ERIN, other)))
     assert commands(done) == []
@@ -162,7 +162,7 @@ def test_an_account_that_is_mapped_no_more_is_left_alone() -> None:
         ([{**PHYSICS, "default_qos": "x"}], "account_groups[physics]: QOS x is not declared in slurm_qos"),
     ],
 )
-def test_mistakes_are_refused(groups: list[dict[str, Any]], said: str) -> None:
+def test_invalid_groups_are_refused(groups: list[dict[str, Any]], said: str) -> None:
     errors = [f"{key}: {problem}" for key, problem in group_errors(groups, ["phys", "chem"], ["high"])]
     assert [error[: len(said)] for error in errors] == [said]
     assert group_errors([{**PHYSICS, "qos": ["High", "normal"]}], ["phys"], ["high"]) == []
@@ -182,7 +182,9 @@ def test_mistakes_are_refused(groups: list[dict[str, Any]], said: str) -> None:
         ({"identity_source": "external", "account_groups_interval": 7200}, ["ctl"], "7200 s is out of range"),
     ],
 )
-def test_a_cluster_that_cannot_do_it_refuses(accounting: dict[str, Any], databases: list[str], said: str) -> None:
+def test_cluster_without_the_prerequisites_is_refused(
+    accounting: dict[str, Any], databases: list[str], said: str
+) -> None:
     problems = slurm_problems(
         nodes=[],
         controllers=["ctl"],

@@ -1,4 +1,4 @@
-"""Coordinators of accounts and Slurm administrators, by LDAP groups."""
+"""Tests of account coordinators and Slurm administrators from LDAP groups."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def commands(steps: list[RightsStep]) -> list[str]:
     return [" ".join(step.command) for step in steps]
 
 
-def test_a_group_gives_both() -> None:
+def test_group_grants_coordinator_and_admin_level() -> None:
     steps, made, _, refusals = decide_rights(seen({"leads": ["erin"], "staff": ["erin"]}), [LEADS], [STAFF])
     assert commands(steps) == [
         "add coordinator account=phys names=erin",
@@ -39,7 +39,7 @@ def test_a_group_gives_both() -> None:
     assert refusals == []
 
 
-def test_who_left_loses_both() -> None:
+def test_removed_member_loses_both_rights() -> None:
     there = {"coordinators": {("phys", "erin")}, "levels": {"erin": "operator"}, "made": {ERIN_LEADS, ERIN_OPERATES}}
     steps, made, _, _ = decide_rights(seen({"leads": ["bob"], "staff": ["bob"]}, **there), [LEADS], [STAFF])
     assert commands([step for step in steps if step.takes]) == [
@@ -49,7 +49,7 @@ def test_who_left_loses_both() -> None:
     assert made == {("coordinator", "phys", "bob"), ("level", "Operator", "bob")}
 
 
-def test_what_a_person_gave_stays() -> None:
+def test_manually_granted_rights_are_kept() -> None:
     there = {"coordinators": {("phys", "bob")}, "levels": {"bob": "administrator", "erin": "administrator"}}
     steps, made, notes, _ = decide_rights(seen({"leads": [], "staff": ["erin"]}, **there), [LEADS], [STAFF])
     assert commands(steps) == []
@@ -57,7 +57,7 @@ def test_what_a_person_gave_stays() -> None:
     assert notes == ["erin has the manually set AdminLevel administrator: unchanged"]
 
 
-def test_the_first_group_counts_and_a_level_moves_with_it() -> None:
+def test_first_group_decides_the_admin_level() -> None:
     high = {"group": "root", "level": "Administrator"}
     there = {"levels": {"erin": "operator"}, "made": {ERIN_OPERATES}}
     steps, made, _, _ = decide_rights(seen({"root": ["erin"], "staff": ["erin"]}, **there), [], [high, STAFF])
@@ -66,7 +66,7 @@ def test_the_first_group_counts_and_a_level_moves_with_it() -> None:
 
 
 @pytest.mark.parametrize(("users", "said"), [(None, "is not in the directory"), ([], "is empty")])
-def test_a_group_that_is_gone_or_empty_takes_no_right(users: list[str] | None, said: str) -> None:
+def test_missing_or_empty_group_revokes_no_right(users: list[str] | None, said: str) -> None:
     there = {"levels": {"erin": "operator"}, "made": {ERIN_OPERATES}}
     steps, made, _, refusals = decide_rights(seen({"staff": users}, **there), [], [STAFF])
     assert commands(steps) == []
@@ -76,23 +76,23 @@ def test_a_group_that_is_gone_or_empty_takes_no_right(users: list[str] | None, s
     assert len(confirmed) == (users is not None)
 
 
-def test_who_has_no_account_gets_no_rights() -> None:
+def test_user_without_an_account_gets_no_rights() -> None:
     steps, made, notes, _ = decide_rights(seen({"staff": ["erin"]}, associated=()), [], [STAFF])
     assert (commands(steps), len(made)) == ([], 0)
     assert notes == ["erin is in staff and has no account: gets no rights (Operator)"]
 
 
-def test_answers_of_sacctmgr() -> None:
+def test_sacctmgr_output_is_parsed() -> None:
     assert parse_coordinators("phys|erin,bob\nroot|\n") == {("phys", "erin"), ("phys", "bob")}
 
 
-def test_a_group_that_is_named_twice() -> None:
+def test_duplicate_group_is_refused() -> None:
     assert rights_errors([STAFF, {**STAFF, "level": "Administrator"}]) == [
         ("admin_groups[staff]", "is declared more than once")
     ]
 
 
-def test_who_does_not_resolve_keeps_the_rights() -> None:
+def test_unresolvable_user_keeps_the_rights() -> None:
     there = {"levels": {"erin": "operator"}, "made": {ERIN_OPERATES}, "known": ()}
     steps, made, _, _ = decide_rights(seen({"staff": ["erin"]}, **there), [], [STAFF])
     assert commands(steps) == []

@@ -1,4 +1,4 @@
-"""The metrics that are written about Slurm."""
+"""Tests of the Slurm metrics."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_nodes() -> None:
     assert ("gpu2", "drained", 'fan "3"\\ broke') in found["node_state_info"]
 
 
-def test_what_slurmctld_gives_itself_is_left_to_it() -> None:
+def test_metrics_native_to_slurmctld_are_omitted() -> None:
     both = {family.name for family in node_families(NODES)} - {f.name for f in node_families(NODES, native=True)}
     assert both == {"node_cpus", "node_cpus_allocated", "node_memory_bytes", "node_memory_allocated_bytes"}
     scheduler = read_scheduler(SDIAG)
@@ -87,18 +87,18 @@ def test_the_queue() -> None:
     assert found["jobs_pending"]["batch", "JobHeldUser"] == 1
     assert found["user_jobs"]["alice", "research", "pending"] == 4
     assert found["user_gpus_allocated"] == {("alice", "research"): 2, ("bob", "research"): 4}
-    # Neither the held job nor the one for a later hour waits.
+    # Held jobs and jobs with a later start time do not count as waiting.
     assert found["wait_seconds_max"] == {("batch",): 400, ("empty",): 0, ("long",): 0}
     assert found["wait_seconds_mean"] == {("batch",): 40}
 
 
-def test_series_of_jobs_have_a_limit_and_say_what_they_leave_out() -> None:
+def test_number_of_job_series_is_limited_and_the_omitted_are_counted() -> None:
     jobs = read_jobs(
         "".join(job_record(number, tres=f"gres/gpu={number}", nodes=f"gpu[1-{number}]") for number in range(1, 5)),
         MARKS,
     )
     found = samples(job_series(jobs, limit=7))
-    # Most GPUs first: 4 nodes and 3 make 7.
+    # Jobs with most GPUs come first: 4 + 3 nodes use the limit of 7.
     assert [key[0] for key in found["job_info"]] == ["4", "3"]
     assert len(found["job_node_info"]) == 7
     assert found["jobs_left_out"] == {(): 2}

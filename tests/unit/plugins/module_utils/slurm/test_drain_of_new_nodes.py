@@ -1,4 +1,4 @@
-"""The nodes that a new slurm.conf drains before they can run a job."""
+"""Tests of the nodes that a new slurm.conf drains before they can run a job."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ OTHERS = 'DownNodes=gpu3 State=DOWN Reason="fan is loud"\n'
         (OLD, ["gpu1", "gpu2", "gpu3", "gpu4"], [GATE]),
         (OLD, ["gpu1", "gpu2"], []),
         (OLD, ["gpu1"], []),
-        # The first configuration of a cluster: nobody could wait for its nodes.
+        # The first configuration of a cluster drains no nodes.
         ("", ["gpu1", "gpu2"], []),
-        # A run that was cut off after it had written the file: slurmctld may not have read it.
+        # A run interrupted after writing the file: slurmctld may not have read it.
         (f"NodeName=gpu[1-4] CPUs=4\n{GATE}\n", ["gpu1", "gpu2", "gpu3", "gpu4"], [GATE]),
         (f"{BOTH}{OTHERS}", ["gpu1", "gpu3"], []),
-        # A comment names nobody.
+        # A comment names no node.
         (f"{OLD}# NodeName=gpu3\n", ["gpu1", "gpu3"], ['DownNodes=gpu3 State=DRAIN Reason="busbar: new"']),
     ],
 )
-def test_nodes_that_are_new_are_drained_by_the_file_that_names_them(
+def test_new_nodes_are_drained_by_the_configuration_that_adds_them(
     before: str, nodes: list[str], lines: list[str]
 ) -> None:
     assert gate_lines(before, nodes) == lines
 
 
-def test_a_line_of_another_user_is_not_a_gate() -> None:
+def test_downnodes_line_of_the_site_is_not_a_gate() -> None:
     assert gated_in_file(f"{OTHERS}{GATE}\n# {GATE.replace('gpu', 'old')}\n") == {"gpu3", "gpu4"}
 
 
@@ -51,7 +51,7 @@ def test_a_line_of_another_user_is_not_a_gate() -> None:
         ("", False),
     ],
 )
-def test_new_nodes_are_recognized_by_the_reason_also_when_slurm_adds_to_it(reason: str, *, new: bool) -> None:
+def test_new_node_is_recognised_by_its_reason_even_if_slurm_extends_it(reason: str, *, new: bool) -> None:
     assert is_new(reason) is new
 
 
@@ -63,5 +63,5 @@ def test_new_nodes_are_recognized_by_the_reason_also_when_slurm_adds_to_it(reaso
         ("gpu3|drained*|slurm|busbar: new", False),
     ],
 )
-def test_a_node_behind_the_gate_is_ready_when_it_answers(line: str, *, ready: bool) -> None:
+def test_gated_node_is_ready_when_it_responds(line: str, *, ready: bool) -> None:
     assert (unready_nodes(f"{line}\n", ["gpu3"]) == []) is ready

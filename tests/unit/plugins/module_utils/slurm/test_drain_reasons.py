@@ -1,4 +1,4 @@
-"""Every reason with which Slurm drains a node has a cause and a remedy in doctor, the alert and the docs."""
+"""Tests that every drain reason of Slurm has a cause and a remedy in doctor, the alert and the docs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ansible_collections.busbar.cluster.plugins.module_utils.slurm.slurm_drain_r
 )
 
 TOP = Path(__file__).resolve().parents[5]
-# As the format strings of Slurm 22.05 to 26.05 make them. The first ones put the node into INVALID_REG.
+# Made from the format strings of Slurm 22.05 to 26.05. The first ones put the node into INVALID_REG.
 INVALID = (
     "gres/gpu count reported lower than configured (7 < 8)",
     "gres/gpu count too low (1 < 2)",
@@ -72,11 +72,11 @@ def test_doctor_gives_cause_and_commands(reason: str) -> None:
     assert ": " in remedy
     assert "{" not in remedy
     assert "scontrol update NodeName=gpu1 State=RESUME" in remedy
-    # Slurm refuses State=RESUME until slurmd has registered again.
+    # Slurm refuses State=RESUME until slurmd registers again.
     assert reason not in INVALID or remedy.index("restart slurmd") < remedy.index("State=RESUME")
 
 
-def test_several_reasons_in_one_text_are_all_explained() -> None:
+def test_all_reasons_in_one_text_are_explained() -> None:
     remedy = drain_remedy("gpu1", "Low CPUs, Low RealMemory (reported:1 < 100.00% of configured:2)")
     assert "fewer CPUs" in remedy
     assert "less memory" in remedy
@@ -84,18 +84,18 @@ def test_several_reasons_in_one_text_are_all_explained() -> None:
     assert len(matching_reasons("Kill task failed : Not responding")) == 2
 
 
-def test_a_reason_of_a_person_has_no_remedy_of_slurm() -> None:
+def test_manual_reason_has_no_slurm_remedy() -> None:
     assert drain_remedy("gpu1", "fan 3 is loud, low priority") == ""
 
 
-def test_every_text_of_the_table_has_an_example() -> None:
+def test_every_reason_of_the_table_has_an_example() -> None:
     examples = "\n".join([*INVALID, *DRAINED, *DOWN]).lower()
     assert [text for each in DRAIN_REASONS for text in each.texts if text.lower() not in examples] == []
     assert all(each.invalid == (each in matching_reasons("\n".join(INVALID))) for each in DRAIN_REASONS)
 
 
 @pytest.mark.parametrize("reason", [*INVALID, *DRAINED])
-def test_the_alert_fires_for_it(reason: str) -> None:
+def test_alert_fires_for_the_reason(reason: str) -> None:
     rules = yaml.safe_load((TOP / "roles/prometheus/files/rules/alerts_slurm.yml").read_text())["groups"][0]["rules"]
     (expression,) = (rule["expr"] for rule in rules if rule.get("alert") == "SlurmNodeDrainedByCheck")
     (pattern,) = re.findall(r'reason=~"(.+)"', expression)
@@ -104,6 +104,6 @@ def test_the_alert_fires_for_it(reason: str) -> None:
 
 
 @pytest.mark.parametrize("text", [text for each in DRAIN_REASONS for text in each.texts])
-def test_the_troubleshooting_page_has_a_heading_for_it(text: str) -> None:
+def test_troubleshooting_page_has_a_heading_for_the_reason(text: str) -> None:
     page = (TOP / "docs/troubleshooting.md").read_text()
     assert any(text in line for line in page.splitlines() if line.startswith("### "))

@@ -1,4 +1,4 @@
-"""The Slurm release that a plugin was built for, from its ELF file."""
+"""Tests of reading the Slurm release of a plugin from its ELF file."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_version_of_a_plugin(number: int, order: str, version: str) -> None:
     assert slurm_of_plugin(library(number, order)) == version
 
 
-def test_a_symbol_of_another_name() -> None:
+def test_symbol_of_another_name_is_not_the_slurm_version() -> None:
     data = library(7, symbol=16)
     assert exported_number(data, "other") == 7
     with pytest.raises(ValueError, match="not a Slurm plugin"):
@@ -50,6 +50,6 @@ def test_a_symbol_of_another_name() -> None:
     ("data", "said"),
     [(b"", "not a shared object"), (b"#!/bin/sh\n" * 20, "not a shared object"), (library(1)[:200], "damaged")],
 )
-def test_files_that_are_not_libraries(data: bytes, said: str) -> None:
+def test_file_that_is_not_a_library_is_refused(data: bytes, said: str) -> None:
     with pytest.raises(ValueError, match=said):
         slurm_of_plugin(data)

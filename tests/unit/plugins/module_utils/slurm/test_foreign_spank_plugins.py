@@ -1,4 +1,4 @@
-"""The SPANK plugins not from busbar that a host loads."""
+"""Tests of finding the SPANK plugins of a host that are not from busbar."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BUILT = b"built for 24.11.5"
 
 @pytest.fixture
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A root directory with one of Slurm's plugins, one of busbar's and one in another directory."""
+    """Return a root directory with a plugin of Slurm, one of busbar and one in another directory."""
 
     def slurm_of(data: bytes) -> str:
         if data != BUILT:
@@ -37,7 +37,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_lines_of_all_included_files_without_comments(root: Path) -> None:
+def test_lines_of_all_included_files_are_read_without_comments(root: Path) -> None:
     stack = root / "etc/slurm/plugstack.conf"
     stack.write_text(
         f"# required /no.so\nrequired own.so a=1\ninclude plugstack.conf.d/*.conf\ninclude {stack}\ninclude /no/*\n"
@@ -46,7 +46,7 @@ def test_lines_of_all_included_files_without_comments(root: Path) -> None:
     assert [line.library for line in stack_lines(stack)] == ["own.so", f"{root}/opt/greet.so"]
 
 
-def test_what_is_busbars_or_cannot_be_loaded_anyhow_is_left_out(root: Path) -> None:
+def test_busbar_plugins_and_unloadable_files_are_left_out(root: Path) -> None:
     lines = ["own.so", *(f"{root}/opt/{name}.so" for name in ("greet", "text", "absent"))]
     stack = root / "etc/slurm/plugstack.conf"
     stack.write_text("".join(f"required {line}\n" for line in lines) + "include plugstack.conf.d/*.conf\n")
@@ -59,7 +59,7 @@ def test_what_is_busbars_or_cannot_be_loaded_anyhow_is_left_out(root: Path) -> N
     assert {(each["file"], each["slurm"]) for each in found} == {(str(stack), "24.11.5")}
 
 
-def test_the_copy_that_a_node_was_sent_and_a_file_of_another_name_are_read_too(root: Path) -> None:
+def test_configless_copy_and_renamed_plugstack_are_read(root: Path) -> None:
     sent = root / "run/slurm/conf"
     sent.mkdir(parents=True)
     (sent / "slurm.conf").write_text("ClusterName=a\n plugstackconfig = /etc/other.conf\n")

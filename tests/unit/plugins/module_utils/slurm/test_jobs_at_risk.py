@@ -1,4 +1,4 @@
-"""The jobs that a change of slurm.conf or accounting would kill or leave pending forever."""
+"""Tests of finding jobs that a change of slurm.conf or accounting would kill or leave pending forever."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ WAITS = "PENDING|bob|research|normal|batch|||1|1:00:00|N/A|cpu=1,mem=100M,node=1
 
 
 def jobs(*lines: str) -> list[HeldJob]:
-    """Return the jobs of lines as squeue prints them, with | as its separator."""
+    """Return the jobs of squeue lines with | as the separator."""
     return read_held_jobs("".join(f"{line}|\n".replace("|", "\x1f") for line in lines))
 
 
@@ -52,7 +52,7 @@ NO_GPU2 = changed(nodes=NODES.replace("gpu[1-3]", "gpu[1,3]"), big=BIG.replace("
         (f"7|{RUNS}", NO_GPU2, "node gpu2 is missing from the new slurm.conf, so Slurm would kill the job"),
         (f"7|{RUNS.replace('gpu2', 'gpu[1-2]')}", NO_GPU2, "node gpu2 is missing from the new slurm.conf"),
         (f"7|{RUNS.replace('RUNNING', 'SUSPENDED')}", NO_GPU2, "node gpu2 is missing from the new slurm.conf"),
-        # What waits for a node of its choice is ended as well.
+        # A job that waits for a specific node is also killed.
         (f"8|{WAITS.replace('batch||', 'batch||gpu2')}", NO_GPU2, "node gpu2 is missing from the new slurm.conf"),
         (f"8_[1-50%4]|{WAITS.replace('|1|1:00', '|2|1:00').replace('batch', 'big')}", NO_GPU2, "has 1 usable nodes"),
         (f"9|{RUNS.replace('batch', 'big')}", changed(big=""), "partition big is missing from the new slurm.conf"),
@@ -61,7 +61,7 @@ NO_GPU2 = changed(nodes=NODES.replace("gpu[1-3]", "gpu[1,3]"), big=BIG.replace("
             changed(hidden=""),
             "partition secret is missing from the new slurm.conf",
         ),
-        # Slurm ends a job that names several partitions when one of them goes.
+        # Slurm kills a job with several partitions if one of them is removed.
         (
             f"9|{WAITS.replace('batch', 'batch,big')}",
             changed(big=""),
@@ -97,7 +97,7 @@ NO_GPU2 = changed(nodes=NODES.replace("gpu[1-3]", "gpu[1,3]"), big=BIG.replace("
         (f"7|{RUNS}", changed(nodes=NODES.replace("CPUs=8", "CPUs=2")), "CPUs of gpu2 are lowered to 2"),
     ],
 )
-def test_a_job_that_would_be_lost_is_found(job: str, new: str, reason: str) -> None:
+def test_job_that_would_be_lost_is_found(job: str, new: str, reason: str) -> None:
     losses = configuration_losses(jobs(job), read_cluster(OLD), read_cluster(new))
     assert [loss.job.label for loss in losses] == [job.split("|", 1)[0]]
     assert reason in losses[0].reason
@@ -111,38 +111,38 @@ def test_a_job_that_would_be_lost_is_found(job: str, new: str, reason: str) -> N
         (f"7|{RUNS.replace('gpu2', 'gpu1')}", NO_GPU2),
         (f"8|{WAITS}", NO_GPU2),
         (f"8|{WAITS}", changed(big="")),
-        # A node that merely leaves a partition keeps its jobs.
+        # A node that only leaves a partition keeps its jobs.
         (f"7|{RUNS.replace('batch', 'big')}", changed(big=BIG.replace("gpu[1-2]", "gpu1"))),
-        # A shorter MaxTime leaves alone what runs already.
+        # A shorter MaxTime does not affect running jobs.
         (f"7|{RUNS.replace('batch', 'big')}", changed(big=BIG.replace("2-00", "0-01"))),
         (f"9|{WAITS.replace('1:00:00', 'NOT_SET').replace('batch', 'big')}", changed(big=BIG.replace("2-00", "0-01"))),
         (f"7|{RUNS}", changed(nodes=NODES.replace("=1000", "=400"))),
-        # No GPU, and so nothing to lose by another count of them.
+        # A job without GPUs is not affected by another GPU count.
         (
             f"7|{RUNS.replace('gres/gpu:1', 'N/A').replace(',gres/gpu=1', '')}",
             changed(nodes=NODES.replace("h100:4", "h100:2")),
         ),
-        # Could not run before either.
+        # The job could not run before either.
         (f"9|{WAITS.replace('mem=100M', 'mem=64G')}", changed(nodes=NODES.replace("=1000", "=900"))),
         (f"9|{WAITS.replace('batch', 'secret').replace('|1|1:00', '|2|1:00')}", changed(hidden=f"{HIDDEN} MaxTime=9")),
     ],
 )
-def test_a_job_that_goes_on_is_not_an_obstacle(job: str, new: str) -> None:
+def test_unaffected_job_is_not_an_obstacle(job: str, new: str) -> None:
     assert configuration_losses(jobs(job), read_cluster(OLD), read_cluster(new)) == []
 
 
-def test_jobs_of_a_node_are_taken_together() -> None:
+def test_jobs_of_a_node_are_summed_up() -> None:
     held = jobs(f"1|{RUNS}", f"2|{RUNS}")
     new = changed(nodes=NODES.replace("=1000", "=700"))
     assert len(configuration_losses(held, read_cluster(OLD), read_cluster(new))) == 2
 
 
-def test_a_role_that_empties_the_node_first_may_change_its_gpus() -> None:
+def test_gpu_count_can_change_if_the_node_is_drained_first() -> None:
     new = read_cluster(changed(nodes=NODES.replace("h100:4", "h100:8")))
     assert configuration_losses(jobs(f"7|{RUNS}"), read_cluster(OLD), new, gres_in_use=False) == []
 
 
-def test_a_damaged_configuration_in_force_hides_no_loss() -> None:
+def test_damaged_active_configuration_hides_no_loss() -> None:
     held = jobs(f"1|{RUNS}", f"2|{WAITS.replace('batch', 'big').replace('1:00:00', '3-0')}")
     losses = configuration_losses(held, read_cluster("%$§ NodeName= =x"), read_cluster(NO_GPU2))
     assert [loss.job.label for loss in losses] == ["1", "2"]
@@ -177,14 +177,14 @@ def test_accounting(accounts: list[Any], users: list[Any], qos: list[Any], reaso
     assert bool(losses) == bool(reason)
 
 
-def test_a_waiting_job_needs_its_qos() -> None:
+def test_pending_job_needs_its_qos() -> None:
     declared = Accounting([{**RESEARCH, "qos": ["short"]}], [{"name": "bob", "accounts": ["research"]}], [])
     assert "QOS normal is no longer allowed" in accounting_losses(jobs(f"8|{WAITS}"), declared)[0].reason
     running = WAITS.replace("PENDING", "RUNNING").replace("batch||", "batch|gpu1|")
     assert accounting_losses(jobs(f"8|{running}"), declared) == []
 
 
-def test_the_report_names_job_owner_loss_and_way() -> None:
+def test_report_names_job_owner_loss_and_remedy() -> None:
     held = jobs(f"7|{RUNS}", f"8_[1-9]|{WAITS.replace('batch', 'big')}")
     losses = configuration_losses(held, read_cluster(OLD), read_cluster(NO_GPU2.replace("PartitionName=big", "#")))
     report = loss_report(losses)
@@ -196,7 +196,7 @@ def test_the_report_names_job_owner_loss_and_way() -> None:
     assert "-e slurm_allow_job_loss=true" in report
 
 
-def test_the_report_is_short_however_many_jobs_there_are() -> None:
+def test_report_length_is_limited() -> None:
     held = jobs(*(f"{number}|{RUNS}" for number in range(1, 1001)))
     report = loss_report(configuration_losses(held, read_cluster(OLD), read_cluster(NO_GPU2)))
     assert "and 980 more jobs" in report
@@ -204,7 +204,7 @@ def test_the_report_is_short_however_many_jobs_there_are() -> None:
 
 
 @pytest.mark.parametrize("line", ["7|RUNNING|alice", f"x7|{RUNS}", f"7|{RUNS}|extra"])
-def test_an_unexpected_answer_is_not_an_empty_queue(line: str) -> None:
+def test_invalid_answer_is_not_an_empty_queue(line: str) -> None:
     with pytest.raises(ValueError, match="cannot parse the output of squeue"):
         jobs(line)
 

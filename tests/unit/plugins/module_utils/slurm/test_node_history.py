@@ -1,4 +1,4 @@
-"""Slurm's records of nodes over time, parsed."""
+"""Tests of parsing Slurm's records of nodes over time."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ JOBS = """\
 """
 
 
-def test_states_with_reason_and_who_gave_it() -> None:
+def test_states_are_parsed_with_reason_and_author() -> None:
     found = nodes_now(NODES)
     assert found["gpu1"] == {
         "state": "drained",
@@ -45,7 +45,7 @@ def test_states_with_reason_and_who_gave_it() -> None:
         nodes_now("No nodes in the system\n")
 
 
-def test_events_in_the_order_of_time() -> None:
+def test_events_are_sorted_by_time() -> None:
     found = node_events(EVENTS)
     assert [(each["node"], each["until"], each["by"]) for each in found] == [
         *(("gpu2", 1763850100, "slurm"), ("gpu1", 1763851100, "alice"), ("gpu1", None, "root")),
@@ -54,10 +54,10 @@ def test_events_in_the_order_of_time() -> None:
     assert {each["node"] for each in node_events(EVENTS, ["gpu2"])} == {"gpu2"}
 
 
-def test_jobs_with_the_node_that_ended_them() -> None:
+def test_failed_jobs_are_parsed_with_the_failed_node() -> None:
     found = {each["job"]: each for each in failed_jobs(JOBS)}
     assert list(found) == ["12", "11", "13"]
     assert (found["11"]["failed_nodes"], found["11"]["nodes"], found["11"]["count"]) == (["gpu2"], "gpu[1-2]", 2)
-    # A single node is the one.
+    # A job on a single node failed on that node.
     assert (found["13"]["failed_nodes"], found["12"]["name"]) == (["gpu1"], "a|b")
     assert [each["job"] for each in failed_jobs(JOBS, ["gpu2"])] == ["11"]

@@ -1,4 +1,4 @@
-"""A node's state flags reduced to one state."""
+"""Tests of reducing a node's state flags to one state."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 @pytest.mark.parametrize(
     ("state", "flags", "expected"),
     [
-        # Text of scontrol, a text with flags aside, a list of all: old and new JSON.
+        # Text of scontrol, text with separate flags, and a list of all: old and new JSON.
         ("IDLE", (), "idle"),
         ("idle", [], "idle"),
         (["IDLE"], (), "idle"),
@@ -29,7 +29,7 @@ from hypothesis import strategies as st
         ("IDLE*", (), "down"),
         (["MIXED", "NOT_RESPONDING"], (), "down"),
         ("ERROR", (), "down"),
-        # As sinfo has it: a node that was drained before it went down is drained.
+        # Like sinfo: a node that was drained before it went down is drained.
         ("IDLE+DRAIN", (), "drained"),
         ("idle", ["DRAIN"], "drained"),
         (["IDLE", "DRAIN"], (), "drained"),
@@ -66,5 +66,5 @@ def test_state(state: str | list[str], flags: list[str], expected: str) -> None:
 
 
 @given(st.lists(st.text()), st.text())
-def test_anything_gets_a_state(flags: list[str], state: str) -> None:
+def test_any_input_gets_a_state(flags: list[str], state: str) -> None:
     assert node_state(split_state(state, flags)) in NODE_STATES

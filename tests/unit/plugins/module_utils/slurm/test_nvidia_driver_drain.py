@@ -1,4 +1,4 @@
-"""Whether a drain of a node belongs to the driver's update."""
+"""Tests of whether a drain of a node belongs to the driver update."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ OURS = "busbar: NVIDIA driver 580.95.05"
         ("", False, False, False, False),
     ],
 )
-def test_a_node_is_drained_and_resumed_only_by_its_own_action(
+def test_node_is_drained_and_resumed_only_by_the_driver_update(
     line: str, *, known: bool, drain: bool, ours: bool, answers: bool
 ) -> None:
     found = node_service("gpu1", f"{line}\n")
@@ -48,13 +48,11 @@ def test_a_node_is_drained_and_resumed_only_by_its_own_action(
             "slurmstepd is running, but sinfo failed: No such file",
         ),
         ({}, ["slurmd"], "slurmd is running, but sinfo failed: no answer"),
-        # A cluster that is only being made: neither side has Slurm.
+        # A new cluster: Slurm is not installed yet on either side.
         ({"rc": 2, "msg": "No such file: sinfo"}, [], ""),
     ],
 )
-def test_what_was_not_answered_is_not_taken_for_no_jobs(
-    answer: dict[str, object], daemons: list[str], said: str
-) -> None:
+def test_missing_answer_is_not_an_empty_job_list(answer: dict[str, object], daemons: list[str], said: str) -> None:
     found = unknown_jobs("gpu1", answer, daemons)
     assert found.startswith(said)
     assert bool(found) == bool(said)

@@ -1,4 +1,4 @@
-"""Tests on nodes out of service run in a reservation, and each node gets its former state back."""
+"""Tests of validations on drained nodes: jobs run in a reservation, and each node gets its previous state back."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ansible_collections.busbar.cluster.plugins.module_utils.slurm.reservation i
 )
 from fake_clock import FakeClock
 
-# As `scontrol -o show reservation` of Slurm 24.11 prints it.
+# Output of `scontrol -o show reservation` of Slurm 24.11.
 SHOWN = (
     "ReservationName={name} StartTime=2026-11-22T21:00:00 EndTime=2026-11-22T21:17:00 Duration=00:17:00 Nodes={nodes} "
     "NodeCnt=2 CoreCnt=4 Features=(null) PartitionName=(null) Flags={flags} TRES=cpu=4 Users={users} Groups=(null) "
@@ -39,7 +39,7 @@ class Slurm(FakeClock):
     """Nodes with their states and reasons, one reservation, and jobs that start after some seconds.
 
     Attributes:
-        history: every change, in order: what was done, and to what.
+        history: every change in order, as action and target.
         undrainable: nodes that cannot be drained.
     """
 
@@ -161,7 +161,7 @@ def submitted(run: job_runner.Runner) -> list[dict[str, Any]]:
     return run.submit_all(nodes)
 
 
-def test_a_drained_node_is_drained_again_with_its_reason_as_soon_as_its_job_runs(
+def test_drained_node_is_drained_again_with_its_reason_when_its_job_runs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     slurm = Slurm({"gpu1": ("drained", "fan is loud, ask bob"), "gpu2": ("idle", ""), "gpu3": ("idle", "")})
@@ -181,7 +181,7 @@ def test_a_drained_node_is_drained_again_with_its_reason_as_soon_as_its_job_runs
     assert slurm.nodes["gpu1"] == ("draining", "fan is loud, ask bob")
 
 
-def test_who_drained_a_node_is_what_sinfo_knows() -> None:
+def test_drain_author_is_read_from_sinfo() -> None:
     text = "gpu1|Unk(1005)|2026-11-20T10:00:00\ngpu2|Unknown|Unknown\ngpu3|root|Unknown\nslurm_load_node: error\n"
     assert drain_authors(text) == {"gpu1": "Unk(1005), 2026-11-20T10:00:00"}
 
@@ -193,7 +193,7 @@ def test_nodes_in_service_need_no_reservation(monkeypatch: pytest.MonkeyPatch) -
     assert slurm.jobs["1"]["reservation"] == ""
 
 
-def test_a_node_that_others_reserved_is_tested_and_not_drained(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_node_reserved_by_others_is_tested_and_not_drained(monkeypatch: pytest.MonkeyPatch) -> None:
     slurm = Slurm({"gpu1": ("reserved", "")})
     (entry,) = submitted(runner(monkeypatch, slurm, tests=[job("node-gpu1", ["gpu1"])]))
     assert (entry["job_id"], entry["held"]) == ("1", {})
@@ -201,7 +201,7 @@ def test_a_node_that_others_reserved_is_tested_and_not_drained(monkeypatch: pyte
 
 
 @pytest.mark.parametrize("state", ["drained", "reserved", "maint"])
-def test_without_leave_a_node_out_of_service_is_left_out(monkeypatch: pytest.MonkeyPatch, state: str) -> None:
+def test_node_out_of_service_is_left_out_without_permission(monkeypatch: pytest.MonkeyPatch, state: str) -> None:
     slurm = Slurm({"gpu1": (state, "fan")})
     (entry,) = submitted(runner(monkeypatch, slurm, tests=[job("node-gpu1", ["gpu1"])], reservation=None, wait=0))
     assert entry["left_out"] == {"gpu1": f"{state} (fan)"}
@@ -209,7 +209,7 @@ def test_without_leave_a_node_out_of_service_is_left_out(monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("state", ["down", "drained*", "draining", "drng*", "allocated", "mixed"])
-def test_a_node_with_a_job_or_without_an_answer_is_never_resumed(monkeypatch: pytest.MonkeyPatch, state: str) -> None:
+def test_busy_or_unresponsive_node_is_never_resumed(monkeypatch: pytest.MonkeyPatch, state: str) -> None:
     slurm = Slurm({"gpu1": (state, "fan"), "gpu2": ("drained", "fan")})
     run = runner(monkeypatch, slurm, tests=[job("node-gpu1", ["gpu1"]), job("node-gpu2", ["gpu2"])], wait=5)
     first, second = submitted(run)
@@ -217,7 +217,7 @@ def test_a_node_with_a_job_or_without_an_answer_is_never_resumed(monkeypatch: py
     assert [node for what, node in slurm.history if what in {"RESUME", "DRAIN", "create"}] == ["gpu2"] * 3
 
 
-def test_a_job_that_does_not_start_leaves_its_node_drained(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_job_that_does_not_start_leaves_its_node_drained(monkeypatch: pytest.MonkeyPatch) -> None:
     slurm = Slurm({"gpu1": ("drained", "fan")}, starts_after=1e9)
     (entry,) = submitted(runner(monkeypatch, slurm, tests=[job("node-gpu1", ["gpu1"])]))
     assert entry["job_id"] == "1"
@@ -225,7 +225,7 @@ def test_a_job_that_does_not_start_leaves_its_node_drained(monkeypatch: pytest.M
     assert slurm.now == pytest.approx(1000 + PARAMS["wait"], abs=2)
 
 
-def test_whatever_breaks_off_a_submission_the_node_is_drained_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_node_is_drained_again_after_a_failed_submission(monkeypatch: pytest.MonkeyPatch) -> None:
     slurm = Slurm({"gpu1": ("drained", "fan")})
     monkeypatch.setattr(slurm, "sbatch", lambda _words: 1 / 0)
     with pytest.raises(ZeroDivisionError):
@@ -233,7 +233,7 @@ def test_whatever_breaks_off_a_submission_the_node_is_drained_again(monkeypatch:
     assert slurm.nodes["gpu1"] == ("drained", "fan")
 
 
-def test_a_node_that_cannot_be_drained_again_is_reported_with_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_node_that_cannot_be_drained_again_is_reported_with_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
     slurm = Slurm({"gpu1": ("drained", "fan")})
     slurm.undrainable = {"gpu1"}
     run = runner(monkeypatch, slurm, tests=[job("node-gpu1", ["gpu1"])])
@@ -244,7 +244,7 @@ def test_a_node_that_cannot_be_drained_again_is_reported_with_the_command(monkey
     }
 
 
-def test_the_next_step_of_the_same_validation_changes_its_reservation(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_next_step_of_the_same_validation_updates_its_reservation(monkeypatch: pytest.MonkeyPatch) -> None:
     slurm = Slurm({"gpu1": ("drained", "fan"), "gpu2": ("maint", "")})
     slurm.reservation = {"name": "busbar-validation", "nodes": "gpu[1-2]", **OURS}
     tests = [job("cluster", ["gpu1", "gpu2"])]
@@ -263,7 +263,7 @@ def test_the_next_step_of_the_same_validation_changes_its_reservation(monkeypatc
         ({}, "17\n", "another validation uses the reservation busbar-validation (job 17): wait until it ends"),
     ],
 )
-def test_a_reservation_of_another_user_is_refused_and_left_alone(
+def test_reservation_of_another_user_is_refused_and_left_unchanged(
     monkeypatch: pytest.MonkeyPatch, there: dict[str, str], jobs: str, words: str
 ) -> None:
     slurm = Slurm({"gpu1": ("drained", "fan")})
@@ -277,7 +277,7 @@ def test_a_reservation_of_another_user_is_refused_and_left_alone(
     assert slurm.history == []
 
 
-def test_what_a_killed_validation_left_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reservation_of_a_killed_validation_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     slurm = Slurm({"gpu1": ("drained", "fan"), "gpu2": ("maint", "")})
     slurm.reservation = {"name": "busbar-validation", "nodes": "gpu2", **OURS}
     (entry,) = submitted(runner(monkeypatch, slurm, tests=[job("node-gpu1", ["gpu1"])]))
@@ -285,7 +285,7 @@ def test_what_a_killed_validation_left_is_replaced(monkeypatch: pytest.MonkeyPat
     assert slurm.history[:2] == [("delete", ""), ("create", "gpu1")]
 
 
-def test_a_reservation_of_the_site_is_used_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reservation_of_the_site_is_used_unchanged(monkeypatch: pytest.MonkeyPatch) -> None:
     slurm = Slurm({"gpu1": ("maint", ""), "gpu2": ("idle", "")})
     slurm.reservation = {"name": "burn-in", "nodes": "gpu1", "users": "alice,root", "flags": "MAINT"}
     given = {"name": "burn-in", "fresh": True}
@@ -304,7 +304,7 @@ def test_a_reservation_of_the_site_is_used_as_it_is(monkeypatch: pytest.MonkeyPa
     assert "the reservation gone does not exist: create it, or leave" in run.reservation.problem()
 
 
-def test_a_reservation_is_deleted_at_the_end_and_only_our_own(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_our_own_reservation_is_deleted_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     slurm = Slurm({"gpu1": ("idle", "")})
     run = runner(monkeypatch, slurm, tests=[], reservation={"name": "", "fresh": False})
     assert run.release() == ""
@@ -315,13 +315,13 @@ def test_a_reservation_is_deleted_at_the_end_and_only_our_own(monkeypatch: pytes
     assert slurm.history == [("delete", "")]
 
 
-def test_silence_is_never_taken_for_no_reservation() -> None:
+def test_missing_answer_is_not_a_missing_reservation() -> None:
     place = NodeReservation(lambda *_words: (124, "", "no answer"), "", "root", fresh=True)
     assert place.find() == (None, "cannot query the reservation busbar-validation: no answer")
     assert place.open(["gpu1"], 60) == place.find()[1]
 
 
-def test_a_queue_that_slurm_refuses_is_reported_with_its_words(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_refused_queue_is_reported_with_the_message_of_slurm(monkeypatch: pytest.MonkeyPatch) -> None:
     slurm = Slurm({})
     queues = [{"partition": "gpu", "account": "", "qos": ""}, {"partition": "nowhere", "account": "a", "qos": ""}]
     (problem,) = runner(monkeypatch, slurm, queues=queues, reservation=None).refused_queues()
@@ -331,7 +331,7 @@ def test_a_queue_that_slurm_refuses_is_reported_with_its_words(monkeypatch: pyte
     )
 
 
-def test_what_slurm_shows_of_a_reservation_is_read() -> None:
+def test_scontrol_output_of_a_reservation_is_parsed() -> None:
     found = parse_reservation(SHOWN.format(name="busbar-validation", nodes="gpu[1-2,04]", **OURS))
     assert found is not None
     assert (found.nodes, found.users, found.accounts) == (("gpu1", "gpu2", "gpu04"), ("root",), ())
@@ -340,7 +340,7 @@ def test_what_slurm_shows_of_a_reservation_is_read() -> None:
     assert parse_reservation("No reservations in the system\n") is None
 
 
-def test_a_new_node_is_never_outside_of_a_reservation_without_its_drain(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_new_node_is_always_drained_or_reserved(monkeypatch: pytest.MonkeyPatch) -> None:
     slurm = Slurm({"gpu1": ("drained", "fan"), "gpu2": ("drained", "busbar: new"), "gpu3": ("idle", "")})
     submitted(runner(monkeypatch, slurm, tests=[job("cluster", ["gpu1", "gpu2"], candidates=["gpu3"], partners=1)]))
     done = [what for what, _nodes in slurm.history]
@@ -348,7 +348,7 @@ def test_a_new_node_is_never_outside_of_a_reservation_without_its_drain(monkeypa
     assert ("create gate", "gpu2") in slurm.history
 
 
-def test_a_new_node_that_could_not_be_drained_again_stays_in_the_reservation(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_new_node_that_cannot_be_drained_again_stays_reserved(monkeypatch: pytest.MonkeyPatch) -> None:
     slurm = Slurm({"gpu2": ("drained", "busbar: new")})
     slurm.undrainable = {"gpu2"}
     submitted(runner(monkeypatch, slurm, tests=[job("node-gpu2", ["gpu2"])]))
@@ -356,7 +356,7 @@ def test_a_new_node_that_could_not_be_drained_again_stays_in_the_reservation(mon
     assert slurm.gate["nodes"] == "gpu2"
 
 
-def test_a_new_node_that_a_killed_run_left_without_its_drain_is_behind_the_gate(
+def test_new_node_left_undrained_by_a_killed_run_is_held(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     slurm = Slurm({"gpu1": ("idle", ""), "gpu2": ("maint", ""), "gpu3": ("maint", "")})
@@ -367,7 +367,7 @@ def test_a_new_node_that_a_killed_run_left_without_its_drain_is_behind_the_gate(
     assert slurm.gate["nodes"] == "gpu3"
 
 
-def test_a_gate_of_another_user_is_refused_before_anything_is_resumed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gate_of_another_user_is_refused_before_any_resume(monkeypatch: pytest.MonkeyPatch) -> None:
     slurm = Slurm({"gpu2": ("drained", "busbar: new")})
     slurm.gate = {"name": "busbar-new", "nodes": "gpu2", **OURS, "users": "alice"}
     run = runner(monkeypatch, slurm, tests=[job("node-gpu2", ["gpu2"])])
@@ -378,7 +378,7 @@ def test_a_gate_of_another_user_is_refused_before_anything_is_resumed(monkeypatc
     assert "RESUME" not in [what for what, _nodes in slurm.history]
 
 
-def test_five_hundred_new_nodes_are_held_and_tested_with_old_partners(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_500_new_nodes_are_held_and_tested_with_old_partners(monkeypatch: pytest.MonkeyPatch) -> None:
     new = [f"rack{number // 20:02}-h100-node{number:04}" for number in range(500)]
     old = ["gpu1", "gpu2", "gpu3"]
     slurm = Slurm(dict.fromkeys(new, ("drained", "busbar: new")) | dict.fromkeys(old, ("idle", "")))
@@ -401,6 +401,6 @@ def test_five_hundred_new_nodes_are_held_and_tested_with_old_partners(monkeypatc
         *("create", "create gate", "RESUME", "sbatch", "DRAIN", "delete gate"),
     ]
     assert {state for node, (state, _reason) in slurm.nodes.items() if node in new} == {"draining"}
-    # Linux takes no longer word than 128 KiB (MAX_ARG_STRLEN); the number of commands does not depend on the nodes.
+    # Linux limits an argument to 128 KiB (MAX_ARG_STRLEN); the number of commands does not depend on the nodes.
     assert max(map(len, words)) < 1 << 15
     assert count < 20

@@ -1,4 +1,4 @@
-"""Batches of a rolling update: their size, the nodes that are left alone, and the resume after an interrupted run."""
+"""Tests of rolling update batches: their size, skipped nodes, and resuming an interrupted run."""
 
 from __future__ import annotations
 
@@ -27,32 +27,32 @@ def plan(
     ("given", "whole", "many"),
     [("25%", 16, 4), ("25%", 3, 1), ("12.5 %", 8, 1), ("100%", 3, 3), (2, 3, 2), ("9", 3, 9)],
 )
-def test_a_batch_is_a_number_or_a_share(given: object, whole: int, many: int) -> None:
+def test_batch_is_a_number_or_a_percentage(given: object, whole: int, many: int) -> None:
     assert share_of(given, whole, "key", 1) == many
 
 
 @pytest.mark.parametrize("given", [0, "0", "0%", "101%", "-1", "1.5", "", "all", True])
-def test_a_batch_that_cannot_be_is_refused(given: object) -> None:
+def test_invalid_batch_is_refused(given: object) -> None:
     assert any(problem.startswith("update_nodes_batch") for problem in plan(batch=given)["problems"])
 
 
 @pytest.mark.parametrize(("given", "many"), [(0, 0), ("50%", 1), ("10%", 0), (2, 2)])
-def test_failures_are_allowed_by_number_or_by_share_of_the_batch(given: object, many: int) -> None:
+def test_max_failures_is_a_number_or_a_percentage_of_the_batch(given: object, many: int) -> None:
     assert plan(max_failures=given)["allowed"] == [many] * 4
 
 
-def test_a_batch_has_a_name_more_than_nodes_so_that_it_outlives_them() -> None:
+def test_batch_has_an_extra_host_that_outlives_failed_nodes() -> None:
     made = plan(nodes="gpu[1-3]", batch=2)
     assert made["batches"] == [["gpu1", "gpu2"], ["gpu3"]]
     assert made["keepers"] == ["update-batch-1", "update-batch-2"]
     assert made["serial"] == [3, 2]
 
 
-def test_failures_that_cannot_be_are_refused() -> None:
+def test_invalid_max_failures_is_refused() -> None:
     assert "update_nodes_max_failures" in plan(max_failures="200%")["problems"][0]
 
 
-def test_no_batch_has_nodes_of_two_switches() -> None:
+def test_batch_does_not_span_two_switches() -> None:
     switches = [{"name": "s1", "nodes": "gpu[1-3]"}, {"name": "s2", "nodes": "gpu[4-8]"}, {"name": "root"}]
     assert plan(by="switch", switches=switches)["batches"] == [
         *(["gpu1", "gpu2"], ["gpu3"]),
@@ -78,7 +78,7 @@ def test_what_cannot_be_is_refused(asked: dict[str, Any], said: str) -> None:
     assert any(said in problem for problem in problems), problems
 
 
-def test_nodes_of_others_are_skipped_and_reported() -> None:
+def test_nodes_drained_by_others_are_skipped_and_reported() -> None:
     made = plan({"gpu2": "drained|fan, Meyer", "gpu3": "down*|Not responding", "gpu4": "mixed|none"})
     assert made["skipped"] == {
         "gpu2": "drained: fan, Meyer",
@@ -88,7 +88,7 @@ def test_nodes_of_others_are_skipped_and_reported() -> None:
     assert "gpu2 is skipped: drained: fan, Meyer" in made["lines"]
 
 
-def test_the_jobs_that_a_batch_waits_for_are_named() -> None:
+def test_jobs_that_a_batch_waits_for_are_named() -> None:
     made = plan(queue="41|alice|gpu[1-2]\n42_7|bob|gpu2\n")
     assert made["lines"][0] == (
         "batch 1 of 4: gpu[1-2], waits for gpu1: job 41 of alice; gpu2: job 41 of alice, job 42_7 of bob"
@@ -97,16 +97,16 @@ def test_the_jobs_that_a_batch_waits_for_are_named() -> None:
     assert jobs_on("41|alice|gpu9\n", NODES) == {}
 
 
-def test_a_second_run_goes_on_where_the_first_was_cut_off() -> None:
+def test_second_run_continues_an_interrupted_one() -> None:
     state = {"key": plan()["key"], "done": ["gpu1", "gpu2", "gpu3"], "ended": False}
-    # gpu3 was noted, and not yet resumed; gpu6 was being updated.
+    # gpu3 was recorded as done but not yet resumed; gpu6 was being updated.
     made = plan({"gpu3": "drained|busbar: update", "gpu6": "down*|busbar: update"}, state=state, batch=2)
     assert made["finished"] == ["gpu1", "gpu2"]
     assert made["batches"] == [["gpu3", "gpu6"], ["gpu4", "gpu5"], ["gpu7", "gpu8"]]
 
 
 @pytest.mark.parametrize("change", [{"ended": True}, {"key": "another"}])
-def test_a_new_update_begins_anew(change: dict[str, Any]) -> None:
+def test_new_update_ignores_the_previous_state(change: dict[str, Any]) -> None:
     state = {"key": plan()["key"], "done": ["gpu1"], "ended": False} | change
     assert plan(state=state)["finished"] == []
 
@@ -122,7 +122,7 @@ def test_hosts_outside_of_the_limit_are_skipped() -> None:
     assert made["skipped"]["gpu3"] == "outside of --limit"
 
 
-def test_an_update_that_another_host_has_begun_is_a_problem() -> None:
+def test_update_started_on_another_host_is_a_problem() -> None:
     seen = {"nodes": "".join(f"{name}|idle|none\n" for name in [*NODES, "ctl"]), "queue": ""}
     mine = planned(ASKED, CLUSTER, seen)
     state = {

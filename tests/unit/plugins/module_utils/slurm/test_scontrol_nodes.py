@@ -1,4 +1,4 @@
-"""Nodes as several Slurm releases print them."""
+"""Tests of parsing the node output of several Slurm releases."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_numbers(value: object, number: int) -> None:
     assert plain_number(value) == number
 
 
-def test_a_node_of_json() -> None:
+def test_json_node_is_parsed() -> None:
     changes = {"state": ["MIXED", "DRAIN"], "reason": "ECC", "gres_used": "gpu:h100:3(IDX:0-2)"}
     (node,) = read_json_nodes({"nodes": [json_node("gpu7", alloc_cpus=8, alloc_memory=10, **changes)]})
     assert (node.name, node.state, node.reason, node.partitions) == ("gpu7", "draining", "ECC", ("batch",))
@@ -63,7 +63,7 @@ def test_a_node_of_json() -> None:
     assert (node.cpus, node.cpus_used, node.memory, node.memory_used) == (96, 8, 2000000 << 20, 10 << 20)
 
 
-def test_a_node_of_text() -> None:
+def test_text_node_is_parsed() -> None:
     nodes = read_text_nodes(text_node("gpu1", "DOWN*+DRAIN", "odd State=IDLE reason") + text_node("gpu2"))
     assert [(node.name, node.state, node.reason) for node in nodes] == [
         ("gpu1", "drained", "odd State=IDLE reason"),
@@ -76,7 +76,7 @@ def test_a_node_of_text() -> None:
     assert nodes[0].partitions == ("batch", "long")
 
 
-# Counted in the recordings by their raw fields.
+# Counts from the raw fields of the recordings.
 MODEL = "slurm-node-with-gpus-model-allocated"
 RECORDED: dict[str, tuple[dict[str, int], dict[str, int], dict[str, int]]] = {
     "021-simula-slurmrestd-nodes": (  # 21.08
@@ -118,7 +118,7 @@ RECORDED: dict[str, tuple[dict[str, int], dict[str, int], dict[str, int]]] = {
 
 @pytest.mark.skipif(not CORPUS.is_dir(), reason=f"no recordings in {CORPUS}")
 @pytest.mark.parametrize("file", RECORDED)
-def test_recordings_of_each_release(file: str) -> None:
+def test_recordings_of_each_release_are_parsed(file: str) -> None:
     nodes = read_json_nodes(json.loads((CORPUS / f"{file}.json").read_text(encoding="utf-8")))
     total: Counter[str] = Counter()
     used: Counter[str] = Counter()

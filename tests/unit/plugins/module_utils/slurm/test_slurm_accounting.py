@@ -1,4 +1,4 @@
-"""The sacctmgr commands that bring accounting to the declaration."""
+"""Tests of the sacctmgr commands that apply the accounting declaration."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def answer(query: str, *rows: dict[str, str]) -> str:
 
 
 def held(*, qos: dict[str, str] | None = None, **alice: str) -> dict[str, Any]:
-    """Accounting with cluster c, account research and user alice."""
+    """Return accounting data with cluster c, account research and user alice."""
     return parse_state(
         {
             "clusters": answer("clusters", {"Cluster": "c"}),
@@ -47,7 +47,7 @@ ALICE: dict[str, Any] = {"name": "alice", "accounts": ["research"]}
 HIGH = {"Name": "high", "Description": "high", "Priority": "0"}
 
 
-def test_from_nothing() -> None:
+def test_empty_accounting_gets_all_entries() -> None:
     accounts: list[dict[str, Any]] = [
         {"name": "vision", "parent": "research", "organization": "x", "limits": {"GrpTRES": "gres/gpu=4"}},
         RESEARCH,
@@ -68,7 +68,7 @@ def test_from_nothing() -> None:
     ]
 
 
-def test_nothing_to_do() -> None:
+def test_matching_accounting_needs_no_command() -> None:
     assert plan(held(), "c", [RESEARCH], [ALICE], []) == []
     assert plan(held(), "C", [], [], []) == []
 
@@ -93,7 +93,7 @@ def test_limits_of_a_user(shown: dict[str, str], declared: dict[str, Any], words
     assert commands == ([] if words is None else [[*where, *words]])
 
 
-def test_a_user_without_shares() -> None:
+def test_user_without_shares_is_unchanged() -> None:
     assert plan(held(qos=None, Fairshare="0"), "c", [RESEARCH], [{**ALICE, "fairshare": 0}], []) == []
 
 
@@ -114,7 +114,7 @@ def test_qos(shown: dict[str, str], declared: dict[str, Any], words: list[str] |
     assert commands == ([] if words is None else [["modify", "qos", "where", "name=high", "set", *words]])
 
 
-def test_moving_a_user() -> None:
+def test_user_is_moved_to_another_account() -> None:
     accounts = [RESEARCH, {"name": "vision"}]
     assert plan(held(), "c", accounts, [{"name": "alice", "accounts": ["vision"]}], [])[1:] == [
         ["add", "user", "alice", "Account=vision", "Cluster=c", "Fairshare=1"],
@@ -123,7 +123,7 @@ def test_moving_a_user() -> None:
     ]
 
 
-def test_removal_is_users_then_accounts_then_qos() -> None:
+def test_removal_order_is_users_accounts_qos() -> None:
     absent = {"state": "absent"}
     commands = plan(held(), "c", [{**RESEARCH, **absent}], [{"name": "alice", **absent}], [{"name": "high", **absent}])
     assert commands == [
@@ -135,7 +135,7 @@ def test_removal_is_users_then_accounts_then_qos() -> None:
     assert plan(empty, "c", [{**RESEARCH, **absent}], [{"name": "alice", **absent}], []) == []
 
 
-def test_associations_of_one_partition_are_left_alone() -> None:
+def test_partition_associations_are_ignored() -> None:
     rows = answer("associations", {"Account": "research", "User": "alice", "Partition": "batch", "MaxJobs": "1"})
     assert parse_state({"associations": rows})["associations"] == {}
 
@@ -189,7 +189,7 @@ def test_limits_of_the_root_account_are_set() -> None:
         ("qos", {"name": "low", "preempt": ["nope"]}, r"slurm_qos\[low\]: QOS nope does not exist"),
     ],
 )
-def test_references_to_missing_entries_are_refused_before_a_change(key: str, item: dict[str, Any], says: str) -> None:
+def test_references_to_missing_entries_are_refused_before_any_change(key: str, item: dict[str, Any], says: str) -> None:
     declared: dict[str, Any] = {"accounts": [RESEARCH], "users": [], "qos": [], key: [item]}
     if key == "users":
         declared["accounts"] = [RESEARCH]
@@ -197,7 +197,7 @@ def test_references_to_missing_entries_are_refused_before_a_change(key: str, ite
         plan(held(), "c", **declared)
 
 
-def test_entries_that_only_the_database_contains_can_be_used() -> None:
+def test_entries_only_in_the_database_can_be_referenced() -> None:
     kid = {"name": "kid", "parent": "research", "qos": ["high"]}
     low = {"name": "low", "preempt": ["High"]}
     assert plan(held(), "c", [kid], [], [low])

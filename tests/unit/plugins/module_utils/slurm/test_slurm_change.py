@@ -1,4 +1,4 @@
-"""Whether a configuration change needs a restart or a reconfigure, and which nodes are ready for it."""
+"""Tests of whether a configuration change needs a restart or a reconfigure, and of unready nodes."""
 
 from __future__ import annotations
 

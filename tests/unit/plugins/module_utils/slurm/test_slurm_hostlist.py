@@ -1,4 +1,4 @@
-"""Slurm's host list expressions."""
+"""Tests of Slurm host list expressions."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_expand(text: str, hosts: list[str]) -> None:
     assert expand_hosts(text) == hosts
 
 
-def test_the_largest_cluster_fits() -> None:
+def test_largest_supported_host_list_is_expanded() -> None:
     assert len(expand_hosts(f"gpu[00001-{MOST_HOSTS:05}]")) == MOST_HOSTS
     assert len(expand_hosts("rack[1-64]gpu[1-1024]")) == MOST_HOSTS
 
@@ -41,7 +41,7 @@ def test_the_largest_cluster_fits() -> None:
         "n[" + ",".join(["1-65000"] * 2) + "]",
     ],
 )
-def test_more_is_refused_before_anything_is_expanded(text: str) -> None:
+def test_larger_host_list_is_refused_before_expansion(text: str) -> None:
     tracemalloc.start()
     try:
         with pytest.raises(ValueError, match="host list of more than 65536 names"):
@@ -51,7 +51,7 @@ def test_more_is_refused_before_anything_is_expanded(text: str) -> None:
         tracemalloc.stop()
 
 
-def test_a_number_that_is_none_is_kept_as_it_is() -> None:
+def test_too_long_number_is_kept_as_text() -> None:
     assert expand_hosts(f"n[1-{'9' * 5000}]") == [f"n1-{'9' * 5000}"]
     assert expand_hosts("n[9-1]") == []
 

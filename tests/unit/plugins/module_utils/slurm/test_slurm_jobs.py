@@ -1,4 +1,4 @@
-"""Jobs parsed from Slurm's output."""
+"""Tests of jobs parsed from Slurm's output."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ NODES = parse_nodes(
         ("gpu9", "not a node in Slurm"),
     ],
 )
-def test_why_a_node_takes_no_job(node: str, words: str) -> None:
+def test_reason_for_an_unusable_node(node: str, words: str) -> None:
     assert unusable_reason(node, NODES) == words
 
 
-def test_who_shares_takes_busy_nodes_too_but_none_that_is_gone() -> None:
+def test_shared_test_uses_busy_nodes_but_no_unresponsive_ones() -> None:
     assert unusable_reason("gpu2", NODES, share=True) == ""
     assert unusable_reason("gpu5", NODES, share=True) == "does not answer"
     assert choose_nodes(["gpu1", "gpu2"], ["gpu2", "gpu6"], 1, NODES, share=True) == (["gpu1", "gpu2"], ["gpu6"], {})
@@ -51,7 +51,7 @@ def test_who_shares_takes_busy_nodes_too_but_none_that_is_gone() -> None:
         ("".join(f"{number}|a\n" for number in range(6)), "job 0 of a, job 1 of a, job 2 of a, job 3 of a and 2 more"),
     ],
 )
-def test_whose_jobs_keep_a_node(queue: str, words: str) -> None:
+def test_jobs_that_occupy_a_node_are_named(queue: str, words: str) -> None:
     assert occupied_words(queue) == words
 
 
@@ -61,7 +61,7 @@ def test_only_idle_nodes_become_partners() -> None:
     assert set(left_out) == {"gpu3", "gpu4"}
 
 
-def test_the_job_takes_its_nodes_as_a_whole() -> None:
+def test_job_allocates_its_nodes_exclusively() -> None:
     found = sbatch_arguments({"name": "cluster", "output": "/x", "arguments": ["--gpus-per-node=8"]}, ["a", "b"], 11)
     assert {"--exclusive", "--nodes=2", "--nodelist=a,b", "--time=11", "--no-requeue", "--gpus-per-node=8"} <= set(
         found

@@ -1,4 +1,4 @@
-"""Accounting limits in a normal form."""
+"""Tests of normalising accounting limits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The package names of SPANK plugins."""
+"""Tests of the package names of SPANK plugins."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PLUGIN: dict[str, Any] = {
 INFO = {"slurm": "24.11.5", "architecture": "x86_64", "system": "debian13", "format": "deb"}
 
 
-def test_a_package_is_named_by_plugin_release_and_recipe() -> None:
+def test_package_name_contains_plugin_release_and_recipe() -> None:
     made = plugin_package(PLUGIN, INFO)
     package = made["package"]
     assert package.startswith("busbar-spank-pyxis-0.24.0-slurm24.11.5-")
@@ -30,11 +30,11 @@ def test_a_package_is_named_by_plugin_release_and_recipe() -> None:
 
 
 @pytest.mark.parametrize("change", [{"slurm": "25.05.0"}, {"architecture": "aarch64"}, {"system": "debian12"}])
-def test_a_build_for_another_host_has_another_name(change: dict[str, str]) -> None:
+def test_build_for_another_platform_has_another_name(change: dict[str, str]) -> None:
     assert plugin_package(PLUGIN, INFO | change)["package"] != plugin_package(PLUGIN, INFO)["package"]
 
 
-def test_the_name_is_one_that_dpkg_takes() -> None:
+def test_package_name_is_valid_for_dpkg() -> None:
     """deb-control(5), Package: lower case letters, digits, plus, minus and dot."""
     name = plugin_package(PLUGIN | {"name": "my_plugin", "version": "1.0~RC1_a"}, INFO)["package"]
     assert name.startswith("busbar-spank-my-plugin-1.0-rc1-a-slurm24.11.5-")

@@ -1,4 +1,4 @@
-"""The order of a Slurm upgrade, what prevents it, and how an interrupted one goes on."""
+"""Tests of the order of a Slurm upgrade, its blockers, and resuming an interrupted one."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def told(plan: dict[str, Any]) -> list[str]:
     return [f"{','.join(each['hosts'])}: {each['key']}: {each['problem']}" for each in plan["problems"]]
 
 
-def test_all_of_a_cluster_in_order() -> None:
+def test_cluster_is_upgraded_in_order() -> None:
     plan = upgrade_plan(hosts(), CLUSTER, SEEN, "50%")
     assert plan["problems"] == []
     assert plan["stages"] == CLUSTER
@@ -68,7 +68,7 @@ def test_all_of_a_cluster_in_order() -> None:
     ]
 
 
-def test_daemons_of_one_host_stop_together_and_those_of_a_node_do_not() -> None:
+def test_daemons_of_one_controller_host_are_upgraded_together() -> None:
     both = {"slurmdbd": "current", "slurmctld": "current"}
     cluster = CLUSTER | {"slurm_database": ["ctl1"]}
     one = host(
@@ -79,13 +79,13 @@ def test_daemons_of_one_host_stop_together_and_those_of_a_node_do_not() -> None:
     assert plan["stops"]["gpu1"] == []
 
 
-def test_a_second_run_has_nothing_to_do() -> None:
+def test_second_run_has_nothing_to_do() -> None:
     plan = upgrade_plan({name: host(name, NEW) for name in PACKAGES}, CLUSTER, SEEN)
     assert set(map(len, plan["stages"].values())) == {0}
     assert plan["lines"] == [f"nothing to do: all hosts have {NEW}"]
 
 
-def test_a_run_that_was_cut_off_goes_on_where_it_stopped() -> None:
+def test_interrupted_run_continues_where_it_stopped() -> None:
     done = {name: host(name, NEW) for name in PACKAGES}
     done["ctl1"]["daemons"] = {"slurmctld": "stopped"}
     done["gpu2"]["daemons"] = {"slurmd": "stale"}
@@ -102,7 +102,7 @@ def test_a_run_that_was_cut_off_goes_on_where_it_stopped() -> None:
     assert f"2. slurmctld of ctl1: {NEW} is installed, but not active yet" in plan["lines"]
 
 
-def test_outside_of_the_window_names_hosts_versions_and_remedy() -> None:
+def test_upgrade_outside_the_window_is_reported_with_hosts_versions_and_remedy() -> None:
     plan = upgrade_plan({name: host(name, "22.05.8-4", OLD) for name in PACKAGES}, CLUSTER, SEEN)
     (problem,) = plan["problems"]
     assert problem["hosts"] == [*PACKAGES]
@@ -110,7 +110,7 @@ def test_outside_of_the_window_names_hosts_versions_and_remedy() -> None:
     assert "23.11, then 24.11" in problem["remedy"]
 
 
-def test_one_node_that_was_left_behind_is_refused_too() -> None:
+def test_single_outdated_node_is_refused() -> None:
     plan = upgrade_plan(hosts(gpu3=host("gpu3", "22.05.8-4")), CLUSTER, SEEN)
     assert [each["hosts"] for each in plan["problems"]] == [["gpu3"]]
 
@@ -122,13 +122,13 @@ def test_one_node_that_was_left_behind_is_refused_too() -> None:
         ({"ctl2": host("ctl2", OLD, OLD)}, f"slurmd {NEW} would be newer than slurmctld {OLD} on ctl2"),
     ],
 )
-def test_no_daemon_is_newer_than_the_one_that_it_reports_to(changed: dict[str, Any], problem: str) -> None:
+def test_daemon_must_not_be_newer_than_its_controller(changed: dict[str, Any], problem: str) -> None:
     package, _, rest = problem.partition(" ")
     lines = told(upgrade_plan(hosts(**changed), CLUSTER, SEEN))
     assert any(f"{package}: {rest}" in line for line in lines), lines
 
 
-def test_what_apt_would_remove_or_cannot_do_is_refused() -> None:
+def test_removals_and_errors_of_apt_are_refused() -> None:
     plan = upgrade_plan(hosts(gpu1=host("gpu1", removes=["libpmix2t64"]), db=host("db", error="held")), CLUSTER, SEEN)
     assert told(plan) == [
         "db: slurm_repository: held",
@@ -136,7 +136,7 @@ def test_what_apt_would_remove_or_cannot_do_is_refused() -> None:
     ]
 
 
-def test_a_node_that_is_away_stays_and_a_controller_that_is_away_is_refused() -> None:
+def test_unreachable_node_is_skipped_and_unreachable_controller_refused() -> None:
     answering = hosts()
     del answering["gpu3"]
     plan = upgrade_plan(answering, CLUSTER, SEEN)
@@ -148,19 +148,19 @@ def test_a_node_that_is_away_stays_and_a_controller_that_is_away_is_refused() ->
     ]
 
 
-def test_a_database_host_with_jobs_and_a_strange_batch_are_refused() -> None:
+def test_database_on_a_compute_node_and_invalid_batch_are_refused() -> None:
     cluster = CLUSTER | {"slurm_database": ["gpu1"]}
     one = host("gpu1", installed={"slurmdbd": OLD, "slurmd": OLD}, offered={"slurmdbd": NEW, "slurmd": NEW})
     assert "runs slurmdbd and slurmd" in told(upgrade_plan(hosts(gpu1=one), cluster, SEEN))[0]
     assert "upgrade_slurm_batch: '0'" in told(upgrade_plan(hosts(), CLUSTER, SEEN, 0))[0]
 
 
-def test_the_plan_is_made_without_a_controller_that_answers() -> None:
+def test_plan_works_without_a_responding_controller() -> None:
     plan = upgrade_plan(hosts(), CLUSTER, {"nodes": "", "queue": ""})
     assert "slurmctld does not answer, so running jobs are unknown" in plan["lines"]
 
 
-def test_only_slurm_and_what_it_needs_come_from_the_suite() -> None:
+def test_only_slurm_and_its_dependencies_come_from_the_suite() -> None:
     text = preferences_text({"release": "26.05", "suite": "testing"}, ["libhwloc*"])
     assert "Package: slurm* libslurm* libpam-slurm* sackd\nPin: version 26.05.*\nPin-Priority: 990\n" in text
     assert "Package: libhwloc*\nPin: release a=testing\nPin-Priority: 990\n" in text
@@ -168,7 +168,7 @@ def test_only_slurm_and_what_it_needs_come_from_the_suite() -> None:
     assert preferences_text({"release": "26.05"}, ["libhwloc*"]).count("Package:") == 1
 
 
-def test_the_source_is_that_of_the_system_with_another_suite() -> None:
+def test_apt_source_uses_the_system_archive_with_another_suite() -> None:
     said = "http://other/|trixie|Other\nhttp://archive/debian/|trixie|Debian\nhttp://sec/|trixie-security|Debian\n"
     assert distribution_archive(said, "trixie") == "http://archive/debian/"
     text = source_text({"release": "26.05", "suite": "testing", "expired": True}, "http://archive/debian/", "/key.gpg")
@@ -186,17 +186,17 @@ def test_the_source_is_that_of_the_system_with_another_suite() -> None:
         ({"release": "26.05", "url": "http://x/"}, "slurm_repository.suite: is missing"),
     ],
 )
-def test_a_repository_that_is_not_sound_is_refused(given: dict[str, Any], said: str) -> None:
+def test_invalid_repository_is_refused(given: dict[str, Any], said: str) -> None:
     assert any(said in f"{key}: {problem}" for key, problem, _remedy in repository_problems(given))
 
 
-def test_a_sound_repository() -> None:
+def test_valid_repository_is_accepted() -> None:
     assert repository_problems({"release": "26.05", "suite": "testing", "packages": ["libhwloc*"]}) == []
     assert repository_problems({"release": 26.05}) == []
     assert repository_problems({}) == []
 
 
-def test_a_plugin_of_others_that_the_new_slurm_refuses_is_named_with_hosts_file_and_remedy() -> None:
+def test_incompatible_foreign_plugin_is_reported_with_hosts_file_and_remedy() -> None:
     plugin = {"library": "/opt/greet.so", "file": "/etc/slurm/plugstack.conf", "slurm": "24.11.5"}
     with_it = {name: host(name, plugins=[plugin]) for name in ("gpu1", "login")}
     (problem,) = upgrade_plan(hosts(**with_it), CLUSTER, SEEN)["problems"]
@@ -205,6 +205,6 @@ def test_a_plugin_of_others_that_the_new_slurm_refuses_is_named_with_hosts_file_
     assert "remove its line from /etc/slurm/plugstack.conf until you have built it for 26.05" in problem["remedy"]
 
 
-def test_a_plugin_of_others_for_the_release_that_comes_is_not_a_problem() -> None:
+def test_foreign_plugin_for_the_new_release_is_accepted() -> None:
     plugin = {"library": "/opt/greet.so", "file": "/etc/slurm/plugstack.conf", "slurm": "26.05.0"}
     assert upgrade_plan(hosts(gpu1=host("gpu1", plugins=[plugin])), CLUSTER, SEEN)["problems"] == []

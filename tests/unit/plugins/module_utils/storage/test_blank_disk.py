@@ -1,4 +1,4 @@
-"""Blank disks are recognised by samples of their content, not only by missing signatures."""
+"""Tests that blank disks are recognised by samples of their content, not only by missing signatures."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def image(folder: Path, size: int, *written: tuple[int, bytes]) -> str:
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_places_are_within_the_disk_in_order_and_few(size: int) -> None:
+def test_sample_places_are_ordered_limited_and_within_the_disk(size: int) -> None:
     places = sample_places(size)
     assert all(length > 0 and offset + length <= size for offset, length in places)
     assert all(first[0] + first[1] <= second[0] for first, second in itertools.pairwise(places))
@@ -42,7 +42,7 @@ def test_places_are_within_the_disk_in_order_and_few(size: int) -> None:
         assert sum(places[-1]) == size
 
 
-def test_a_small_disk_is_read_whole() -> None:
+def test_small_disk_is_read_completely() -> None:
     assert sum(length for _, length in sample_places(30 * MIB + 512)) == 30 * MIB + 512
 
 
@@ -52,11 +52,11 @@ def test_holes_are_blank(tmp_path: Path, size: int) -> None:
 
 
 @pytest.mark.parametrize("offset", [0, 511, 5 * MIB + 3, 32 * MIB - 1, (8 << 30) - 1, (8 << 30) - 4 * MIB, 2 << 30])
-def test_one_byte_at_a_place_looked_at_is_data(tmp_path: Path, offset: int) -> None:
+def test_single_byte_at_a_sampled_place_is_data(tmp_path: Path, offset: int) -> None:
     assert data_offset(image(tmp_path, 8 << 30, (offset, b"x"))) == offset
 
 
-def test_encrypted_data_somewhere_on_a_large_disk_is_found(tmp_path: Path) -> None:
+def test_sparse_encrypted_data_on_a_large_disk_is_found(tmp_path: Path) -> None:
     """Plain dm-crypt has no header; only written blocks hold random data, here 2 % of the disk."""
     start, size = 1 << 30, 4 << 30
     noise = bytes(range(1, 256)) * 4
@@ -66,7 +66,7 @@ def test_encrypted_data_somewhere_on_a_large_disk_is_found(tmp_path: Path) -> No
     assert start <= found < start + size // 50 + MIB
 
 
-def test_the_program_of_the_boot_says_the_same(tmp_path: Path) -> None:
+def test_boot_program_gives_the_same_result(tmp_path: Path) -> None:
     program = install_program("scratch/files/blank_disk.py", tmp_path / "blank_disk")
 
     def run(path: str) -> tuple[int, str]:
@@ -78,7 +78,7 @@ def test_the_program_of_the_boot_says_the_same(tmp_path: Path) -> None:
     assert run(str(tmp_path / "none")) == (1, "")
 
 
-def test_a_disk_that_cannot_be_read_is_not_blank(tmp_path: Path) -> None:
+def test_unreadable_disk_is_not_blank(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="cannot be read: No such file"):
         read_data(str(tmp_path / "none"), [])
     known = [{"device": "x", "type": "xfs", "label": "", "uuid": ""}]

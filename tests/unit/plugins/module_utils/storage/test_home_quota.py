@@ -1,4 +1,4 @@
-"""Quotas of home directories: declared, in force, and set."""
+"""Tests of home directory quotas: declared, active, and set."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 TEN, TWENTY = Limit(9, 10), Limit(18, 20)
-# As repquota 4.06 prints it.
+# Output of repquota 4.06.
 REPORT = """\
 *** Report for user quotas on device /dev/loop0
 Block grace time: 7days; Inode grace time: 7days
@@ -58,7 +58,7 @@ def test_sizes() -> None:
         ("nfs4", ["rw"], "is nfs4"),
     ],
 )
-def test_a_file_system_without_quotas_is_reported(kind: str, options: list[str], said: str | None) -> None:
+def test_file_system_without_quotas_is_reported(kind: str, options: list[str], said: str | None) -> None:
     fault = file_system_fault(kind, options, "/srv")
     if said is None:
         assert fault is None
@@ -68,7 +68,7 @@ def test_a_file_system_without_quotas_is_reported(kind: str, options: list[str],
         assert fault[1]
 
 
-def test_the_report_is_read_as_it_is_printed() -> None:
+def test_repquota_output_is_parsed() -> None:
     assert parse_report(REPORT) == {
         0: Found(NONE, NONE),
         2001: Found(Limit(18432, 20480), NONE),
@@ -84,24 +84,24 @@ def test_the_report_is_read_as_it_is_printed() -> None:
             parse_report(wrong)
 
 
-def test_who_has_no_quota_gets_the_default_and_a_declared_user_their_own() -> None:
+def test_users_get_the_default_or_their_declared_quota() -> None:
     steps = decide({2001: "alice", 2002: "bob", 2003: ""}, {}, {}, TEN, {"bob": TWENTY, "carol": TEN})
     assert steps == ({2001: TEN, 2002: TWENTY, 2003: TEN}, {}, ["carol"])
 
 
-def test_what_an_admin_has_set_stays_unless_it_is_declared() -> None:
+def test_quota_set_by_an_admin_is_kept_unless_declared() -> None:
     found = {number: Found(Limit(1, 2), NONE) for number in (2001, 2002)}
     steps = decide({2001: "alice", 2002: "bob"}, found, {}, TEN, {"bob": TWENTY})
     assert steps == ({2002: TWENTY}, {2001: Limit(1, 2)}, [])
 
 
-def test_another_default_replaces_the_former_and_none_lifts_it() -> None:
+def test_new_default_replaces_the_old_and_no_default_lifts_it() -> None:
     found, owners = {2001: Found(TEN, NONE), 2002: Found(TWENTY, NONE)}, {2001: "alice", 2002: "bob"}
     assert decide(owners, found, {2001: [TEN]}, TWENTY, {}).limits == {2001: TWENTY}
     assert decide(owners, found, {2001: [TEN]}, NONE, {}).limits == {2001: NONE}
-    # No default any more: what it gave is lifted, and what somebody else has set stays.
+    # Without a default, its limits are lifted and manual limits are kept.
     assert decide(owners, found, {2001: [TEN]}, None, {}) == ({2001: NONE}, {}, [])
-    # A run that died after it had noted what it was about to set.
+    # A run that died after recording the limit that it was about to set.
     assert decide(owners, found, {2001: [TEN, TWENTY]}, TWENTY, {}).limits == {2001: TWENTY}
 
 
@@ -109,13 +109,11 @@ def test_nothing_is_set_twice() -> None:
     assert decide({2001: "alice"}, {2001: Found(TEN, NONE)}, {2001: [TEN]}, TEN, {}) == ({}, {}, [])
 
 
-def test_limits_of_files_are_left_alone() -> None:
+def test_limits_on_files_are_kept() -> None:
     assert setquota_input({2002: TEN, 2001: NONE}, parse_report(REPORT)) == "2001 0 0 0 0\n2002 9 10 100 200\n"
 
 
-def test_a_file_that_cannot_be_read_is_an_error_with_a_remedy(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_unreadable_file_is_an_error_with_a_remedy(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     config = tmp_path / "home_quota.json"
     config.write_text("{")
     assert main([], config) == 1

@@ -1,4 +1,4 @@
-"""The cluster's names and addresses in /etc/hosts."""
+"""Tests of the cluster's names and addresses in /etc/hosts."""
 
 from __future__ import annotations
 
@@ -63,14 +63,14 @@ def test_ports_of_ssh(variables: dict[str, Any], port: int, known_as: list[str])
     assert (entry["port"], entry["known_as"]) == (port, known_as)
 
 
-def test_one_address_twice_is_refused() -> None:
+def test_duplicate_address_is_refused() -> None:
     variables = {"a": {"ansible_host": "10.0.0.1"}, "b": {"ansible_host": "10.0.0.1"}}
     with pytest.raises(ValueError, match=r"a and b have the same address 10\.0\.0\.1"):
         cluster_entries(variables, variables)
 
 
 @pytest.mark.parametrize("line", ["x y", "10.0.0.1", "10.0.0.1 # name"])
-def test_a_line_without_address_or_name_is_refused(line: str) -> None:
+def test_line_without_address_or_name_is_refused(line: str) -> None:
     with pytest.raises(ValueError, match=r"hosts_extra: .* needs an IP address and at least one name"):
         hosts_file("", f"{BEGIN}\n{line}\n{END}\n")
 

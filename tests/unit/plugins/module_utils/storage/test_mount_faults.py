@@ -1,4 +1,4 @@
-"""Why a mount fails, with the remedy."""
+"""Tests of the reasons for a failed mount, with the remedy."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_bound_state(mounts: list[Any], state: str) -> None:
     assert bound_state("/shared", mounts)[0] == state
 
 
-def test_live_homes_are_reported_with_the_way_out() -> None:
+def test_home_directories_in_use_are_reported_with_the_remedy() -> None:
     fault = content_fault("/home", ["alice", "admin"])
     assert fault is not None
     assert "home directories in use" in fault[0]
@@ -57,14 +57,14 @@ def test_live_homes_are_reported_with_the_way_out() -> None:
     assert "users_home_base: /shared/home" in fault[1]
 
 
-def test_content_is_named_but_not_all_of_it() -> None:
+def test_content_is_listed_up_to_a_limit() -> None:
     assert content_fault("/data", []) is None
     fault = content_fault("/data", [f"f{number}" for number in range(9)])
     assert fault is not None
     assert fault[0].endswith("f0, f1, f2, f3, f4 and 4 more")
 
 
-def test_who_uses_it_is_named() -> None:
+def test_processes_using_the_mount_are_named() -> None:
     assert busy_fault([]) is None
     fault = busy_fault([{"pid": 412, "command": "python3"}, {"pid": 9, "command": "bash"}])
     assert fault is not None

@@ -1,4 +1,4 @@
-"""Whether the mounted file systems are the declared ones."""
+"""Tests of whether the mounted file systems match the declared ones."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ansible_collections.busbar.cluster.plugins.module_utils.storage.mounts impo
     trial_options,
 )
 
-# Of a Debian 12 client; the last lines are an automount with its mount over it, and a path with a blank.
+# From a Debian 12 client; the last lines are an automount below its mount, and a path with a space.
 MOUNTINFO = r"""
 22 28 0:21 / /proc rw,nosuid,nodev,noexec,relatime shared:12 - proc proc rw
 28 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw
@@ -35,7 +35,7 @@ def mount(path: str, fstype: str = "nfs4", source: str = "10.0.0.10:/shared", *o
     return {"path": path, "fstype": fstype, "source": source, "options": list(options)}
 
 
-def test_the_kernels_table_is_read() -> None:
+def test_mountinfo_is_parsed() -> None:
     found = parse_mountinfo(MOUNTINFO)
     assert [(entry["path"], entry["fstype"]) for entry in found] == [
         ("/proc", "proc"),
@@ -53,11 +53,11 @@ def test_the_kernels_table_is_read() -> None:
     ("path", "network"),
     [("/home/alice", False), ("/shared/home/alice", True), ("/shared", True), ("/sharedx", False), ("/data/x", True)],
 )
-def test_a_path_on_the_network_is_known_without_a_look_at_it(path: str, *, network: bool) -> None:
+def test_network_path_is_recognised_without_accessing_it(path: str, *, network: bool) -> None:
     assert on_network(path, parse_mountinfo(MOUNTINFO)) is network
 
 
-def test_a_local_mount_inside_a_network_mount_is_local() -> None:
+def test_local_mount_within_a_network_mount_is_local() -> None:
     assert not on_network("/shared/scratch/x", [mount("/shared"), mount("/shared/scratch", "xfs", "/dev/md0")])
 
 
@@ -75,7 +75,7 @@ def test_nfs_source(source: str, parts: tuple[str, str]) -> None:
 
 
 @pytest.mark.parametrize("source", ["ctl", "/shared", "ctl:shared", "c tl:/shared", "fd00::1:/x", ":/x", "ctl:/a b"])
-def test_no_nfs_source(source: str) -> None:
+def test_invalid_nfs_source_is_refused(source: str) -> None:
     with pytest.raises(ValueError, match="is not of the form server:/path"):
         nfs_source(source)
 
@@ -142,7 +142,7 @@ def test_fstab_options(entry: dict[str, Any], text: str) -> None:
     assert fstab_options({"type": "nfs", **entry}, 290) == text
 
 
-def test_the_plan_makes_outer_mounts_first() -> None:
+def test_plan_mounts_outer_paths_first() -> None:
     entries: list[dict[str, Any]] = [
         {"type": "nfs", "src": "filer:/x", "path": "/shared/x", "automount": True},
         {"type": "weka", "src": "fs", "path": "/shared", "options": ["ro"]},
@@ -165,7 +165,7 @@ def test_the_plan_makes_outer_mounts_first() -> None:
     ]
 
 
-def test_a_trial_gives_up_soon_and_writes_nothing() -> None:
+def test_trial_mount_is_read_only_and_times_out_soon() -> None:
     tried = trial_options(["vers=4.2", "hard", "nconnect=4", "rw", "timeo=600", "retry=5", "x-systemd.automount"])
     assert tried == "vers=4.2,nconnect=4,ro,soft,timeo=50,retrans=1,retry=0,nosharecache"
 

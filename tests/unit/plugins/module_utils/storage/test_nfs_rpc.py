@@ -1,4 +1,4 @@
-"""The null procedure call, with replies in the format of RFC 5531."""
+"""Tests of the null procedure call, with replies in the format of RFC 5531."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Facts of disks, parsed from the output of programs."""
+"""Tests of disk facts, parsed from the output of programs."""
 
 from __future__ import annotations
 
@@ -73,12 +73,12 @@ def test_tree_of_a_disk() -> None:
 
 
 @pytest.mark.parametrize(("read_only", "expected"), [(False, False), (True, True), ("0", False), ("1", True)])
-def test_read_only_in_the_words_of_old_and_new(read_only: object, *, expected: bool) -> None:
+def test_read_only_flag_of_old_and_new_lsblk_is_parsed(read_only: object, *, expected: bool) -> None:
     entry: dict[str, Any] = {**LSBLK, "ro": read_only, "children": []}
     assert block_tree(json.dumps({"blockdevices": [entry]}))[0]["read_only"] is expected
 
 
-def test_no_device_is_refused() -> None:
+def test_empty_device_list_is_refused() -> None:
     with pytest.raises(ValueError, match="does not list this device"):
         block_tree('{"blockdevices": []}')
 

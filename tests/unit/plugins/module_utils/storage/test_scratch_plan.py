@@ -1,4 +1,4 @@
-"""What is done with scratch disks, and what is refused."""
+"""Tests of the plan for scratch disks, and of refused disks."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ GROUP = {"name": "scratch", "uuid": UUID, "level": "raid0", "devices": 2}
 
 
 def disk(given: str, *contents: dict[str, str], **other: Any) -> dict[str, Any]:  # noqa: ANN401 - facts are what they are
-    """Return the facts of /dev/vda, vdb or vdc; the content lies on the disk itself."""
+    """Return the facts of /dev/vda, vdb or vdc, with the content on the disk itself."""
     path = f"/dev/vd{given[-1]}"
     facts: dict[str, Any] = {
         "path": path,
@@ -79,7 +79,7 @@ def words(found: dict[str, Any]) -> list[str]:
     return [step[0] for step in found["steps"] if step[0] != "udevadm"]
 
 
-def test_blank_disks_are_taken() -> None:
+def test_blank_disks_are_used() -> None:
     found = plan(disk(A), disk(B))
     assert found["problems"] == []
     assert words(found) == ["mdadm", "wipefs", "mkfs.xfs"]
@@ -90,7 +90,7 @@ def test_blank_disks_are_taken() -> None:
     assert found["array"] == "11111111:22223333:44445555:55555555"
 
 
-def test_volume_of_blank_disks() -> None:
+def test_blank_disks_become_an_lvm_volume() -> None:
     found = plan(disk(A), disk(B), raid="lvm")
     assert found["steps"][0] == ["vgcreate", "scratch", A, B]
     assert words(found) == ["vgcreate", "lvcreate", "mkfs.xfs"]
@@ -99,7 +99,7 @@ def test_volume_of_blank_disks() -> None:
 @pytest.mark.parametrize(
     "kind", ["xfs", "ext4", "swap", "linux_raid_member", "LVM2_member", "zfs_member", "BitLocker", "crypto_LUKS", "gpt"]
 )
-def test_a_disk_with_anything_on_it_is_refused(kind: str) -> None:
+def test_disk_with_any_content_is_refused(kind: str) -> None:
     found = plan(disk(A), disk(B, {"type": kind, "label": "precious", "uuid": OTHER}))
     assert len(found["problems"]) == 1
     assert found["problems"][0]["hosts"] == [HOST]
@@ -107,7 +107,7 @@ def test_a_disk_with_anything_on_it_is_refused(kind: str) -> None:
         assert part in said(found)
 
 
-def test_a_file_system_on_a_partition_is_named() -> None:
+def test_file_system_on_a_partition_is_named() -> None:
     item = disk(B, {"type": "gpt", "label": "", "uuid": ""})
     item["above"] = [array(kind="part", path="/dev/vdb1")]
     item["contents"].append({"device": "/dev/vdb1", "type": "ext4", "label": "home", "uuid": OTHER})
@@ -129,19 +129,19 @@ def test_a_file_system_on_a_partition_is_named() -> None:
         ({HOST: None}, False),
     ],
 )
-def test_only_this_disk_by_its_id_on_this_host(wipe: dict[str, Any], *, allowed: bool) -> None:
+def test_wipe_is_allowed_only_by_disk_id_on_this_host(wipe: dict[str, Any], *, allowed: bool) -> None:
     found = plan(disk(A), disk(B, XFS), wipe=wipe)
     assert (found["problems"] == []) is allowed
     if allowed:
         assert found["steps"][0] == ["wipefs", "--all", "/dev/vdb"]
 
 
-def test_the_line_to_type_keeps_what_is_allowed_already() -> None:
+def test_suggested_wipe_option_keeps_allowed_disks() -> None:
     found = plan(disk(A, XFS), disk(B, XFS), wipe={HOST: [A]})
     assert f"scratch_wipe_devices: {{gpu1: [{A}, {B}]}}" in said(found)
 
 
-def test_a_disk_without_an_id_is_left_to_a_human() -> None:
+def test_disk_without_an_id_must_be_wiped_manually() -> None:
     assert "wipe it manually: wipefs --all /dev/vdb" in said(plan(disk(A), disk("/dev/vdb", XFS)))
 
 
@@ -155,7 +155,7 @@ def test_a_disk_without_an_id_is_left_to_a_human() -> None:
         ({"busy": True}, "it is held open exclusively"),
     ],
 )
-def test_a_disk_in_use_is_refused_also_when_named(other: dict[str, Any], part: str) -> None:
+def test_disk_in_use_is_refused_even_if_listed_for_wiping(other: dict[str, Any], part: str) -> None:
     found = plan(disk(A), disk(B, XFS, **other), wipe={HOST: [B]})
     assert part in said(found)
     assert "never wiped" in said(found)
@@ -173,13 +173,13 @@ def test_a_disk_in_use_is_refused_also_when_named(other: dict[str, Any], part: s
         (disk(B, path="/dev/vda"), f"{B} and {A} are the same disk, /dev/vda"),
     ],
 )
-def test_a_path_that_is_not_a_separate_disk_is_refused(item: dict[str, Any], part: str) -> None:
+def test_path_that_is_not_a_separate_disk_is_refused(item: dict[str, Any], part: str) -> None:
     found = plan(disk(A), item)
     assert part in said(found)
     assert found["steps"] == []
 
 
-def test_our_own_is_left_as_it_is() -> None:
+def test_own_scratch_is_left_unchanged() -> None:
     own = array({"type": "xfs", "label": "scratch", "uuid": OTHER}, mountpoints=["/scratch"])
     mount = {"number": "9:127", "source": "/dev/md127", "type": "xfs"}
     found = plan(ours(A, own), ours(B, own), mount=mount, place="directory", wipe={HOST: [A, B]})
@@ -187,12 +187,12 @@ def test_our_own_is_left_as_it_is() -> None:
     assert any(f"uuid={OTHER}" in step for step in found["recipe"])
 
 
-def test_our_own_by_its_uuid_under_another_name() -> None:
+def test_own_scratch_is_recognised_by_its_uuid_under_another_name() -> None:
     own = array({"type": "xfs", "label": "scratch", "uuid": UUID})
     assert plan(ours(A, own, name="md0"), ours(B, own, name="md0"))["steps"] == []
 
 
-def test_our_own_that_does_not_run_is_started() -> None:
+def test_own_inactive_array_is_started() -> None:
     found = plan(ours(A), ours(B))
     assert found["problems"] == []
     assert found["steps"][0] == ["mdadm", "--assemble", "/dev/md/scratch", "--uuid", found["array"]]
@@ -201,7 +201,7 @@ def test_our_own_that_does_not_run_is_started() -> None:
     assert plan(*volume, raid="lvm")["steps"][0] == ["vgchange", "--activate", "y", "scratch"]
 
 
-def test_an_array_that_was_never_formatted_is() -> None:
+def test_unformatted_own_array_is_formatted() -> None:
     found = plan(ours(A, array()), ours(B, array()))
     assert (found["problems"], words(found)) == ([], ["mkfs.xfs"])
 
@@ -220,32 +220,32 @@ def test_an_array_that_was_never_formatted_is() -> None:
         ([ours(A, array(XFS, mountpoints=["/old"])), ours(B)], "is already mounted at /old"),
     ],
 )
-def test_a_changed_or_damaged_scratch_is_refused(devices: list[dict[str, Any]], part: str) -> None:
+def test_changed_or_damaged_scratch_is_refused(devices: list[dict[str, Any]], part: str) -> None:
     found = plan(*devices)
     assert part in said(found)
     assert len(found["problems"]) == 1
 
 
-def test_given_up_disks_of_an_old_scratch_become_a_new_one() -> None:
+def test_released_disks_of_an_old_scratch_are_reused() -> None:
     found = plan(ours(A), ours(B), disk(C), wipe={HOST: [A, B]})
     assert found["problems"] == []
     assert words(found) == ["wipefs", "wipefs", "mdadm", "wipefs", "mkfs.xfs"]
     assert "belong to the scratch file system" in said(plan(ours(A), ours(B), disk(C), wipe={HOST: [A]}))
 
 
-def test_without_mdadm_there_is_no_decision() -> None:
+def test_plan_is_undecided_without_mdadm() -> None:
     found = plan(ours(A, level="unknown"), ours(B, level="unknown"))
     assert (found["problems"], found["steps"], found["undecided"]) == ([], [], True)
 
 
-def test_an_unverifiable_disk_is_not_ours() -> None:
+def test_unverifiable_disk_is_not_ours() -> None:
     member = disk(B, {**MEMBER, "type": "LVM2_member"}, group={**GROUP, "level": "unknown"})
     found = plan(disk(A), member)
     assert found["undecided"] is False
     assert f"{B} (/dev/vdb, 4.3 GB) holds LVM2_member" in said(found)
 
 
-def test_single_disk_of_ours_and_of_others() -> None:
+def test_single_own_disk_is_kept_and_foreign_one_refused() -> None:
     own = disk(A, {**XFS, "label": "scratch"}, mountpoints=["/scratch"], busy=True)
     mount = {"number": own["number"], "source": "/dev/vda", "type": "xfs"}
     found = plan(own, raid="none", mount=mount, place="directory")
@@ -297,8 +297,8 @@ def test_declaration(change: dict[str, Any], part: str) -> None:
     assert part in said({"problems": problems})
 
 
-def test_a_disk_without_a_signature_is_not_blank_for_that() -> None:
-    """It may hold plain dm-crypt, a database's raw device or a damaged header."""
+def test_disk_without_a_signature_is_not_necessarily_blank() -> None:
+    """The disk may hold plain dm-crypt, a database's raw device or a damaged header."""
     found = plan(disk(A), disk(B, data=1048577))
     assert found["steps"] == [] or found["problems"]
     text = said(found)
@@ -310,13 +310,13 @@ def test_a_disk_without_a_signature_is_not_blank_for_that() -> None:
     assert words(allowed) == ["mdadm", "wipefs", "mkfs.xfs"]
 
 
-def test_data_on_a_disk_without_an_id_is_emptied_by_hand() -> None:
+def test_data_on_a_disk_without_an_id_must_be_wiped_manually() -> None:
     found = plan(disk("/dev/vda", data=0), raid="none")
     assert "wipe it manually: blkdiscard --zeroout /dev/vda" in said(found)
 
 
-def test_an_array_of_our_name_without_a_signature_is_formatted_only_when_blank_or_named() -> None:
-    """The damaged file system may lie on an array that somebody else named scratch."""
+def test_array_of_our_name_is_formatted_only_if_blank_or_listed_for_wiping() -> None:
+    """The damaged file system may be on a foreign array that is also named scratch."""
     blank = plan(ours(A, array()), ours(B, array()))
     assert blank["problems"] == []
     assert words(blank) == ["mkfs.xfs"]

@@ -1,4 +1,4 @@
-"""The output of package managers during the uninstallation."""
+"""Tests of parsing package manager output during the uninstallation."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ansible_collections.busbar.cluster.plugins.module_utils.uninstall.remove_pa
 )
 
 
-def test_what_apt_would_do() -> None:
+def test_apt_simulation_is_parsed() -> None:
     text = "NOTE: this is only a simulation\nPurg slurmd [24.11]\nRemv libmunge2:amd64 [0.5]\nInst ntp (1.2 Debian)\n"
     assert parse_simulation(text) == ({"slurmd", "libmunge2"}, {"ntp"})
 
@@ -27,7 +27,7 @@ Start-Date: 2026-11-26  01:40:12
 Commandline: apt-get -y purge gone
 Purge: gone:all (1)
 """
-# As dnf 4 prints it.
+# Output of dnf 4.
 DNF_HISTORY = """\
 Transaction ID : 3
 Begin time     : Thu Nov 26 01:32:12 2026
@@ -47,6 +47,6 @@ Packages Altered:
 """
 
 
-def test_history_of_the_package_manager() -> None:
+def test_history_of_the_package_manager_is_parsed() -> None:
     assert parse_history(APT_HISTORY) == ({"chrony": "manual", "libedit2": "automatic"}, {"systemd-timesyncd"})
     assert parse_transactions(DNF_HISTORY) == ({"munge": "manual", "munge-libs": "manual"}, {"ntp-refclock"})

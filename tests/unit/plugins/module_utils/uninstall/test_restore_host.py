@@ -1,4 +1,4 @@
-"""Files and data of one host during the uninstallation."""
+"""Tests of restoring files and data of one host during the uninstallation."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def undo(found: Host) -> None:
         found.empty_directories()
 
 
-def test_files_go_come_back_and_are_kept(place: Path) -> None:
+def test_files_are_removed_restored_or_kept(place: Path) -> None:
     for name in ("replaced", "same", "mode", "removed"):
         (place / name).write_text("theirs")
         (place / name).chmod(0o640)
@@ -122,7 +122,7 @@ def test_files_go_come_back_and_are_kept(place: Path) -> None:
     assert (again.removed, again.restored, again.kept) == ([], [], [])
 
 
-def test_a_former_file_that_was_changed_by_hand_is_kept_and_restored(place: Path) -> None:
+def test_manually_changed_file_is_kept_and_the_original_restored(place: Path) -> None:
     (place / "conf").write_text("theirs")
     save(place, place / "conf")
     name = written(place, "conf", "ours")
@@ -133,7 +133,7 @@ def test_a_former_file_that_was_changed_by_hand_is_kept_and_restored(place: Path
     assert (place / f"busbar/kept{name}").read_text() == "by hand"
 
 
-def test_links_go_and_come_back(place: Path) -> None:
+def test_links_are_removed_and_restored(place: Path) -> None:
     (place / "zone").symlink_to("/former")
     zone = save(place, place / "zone")
     (place / "zone").unlink()
@@ -146,7 +146,7 @@ def test_links_go_and_come_back(place: Path) -> None:
     assert (found.removed, found.restored, found.kept) == ([hook], [zone], [])
 
 
-def test_lines_of_others_stay_in_a_shared_file(place: Path) -> None:
+def test_foreign_lines_stay_in_a_shared_file(place: Path) -> None:
     (place / "hosts").write_text("localhost\n")
     save(place, place / "hosts")
     written(place, "hosts", "localhost\ngpu1\n")
@@ -170,7 +170,7 @@ def test_files_of_builtin_modules_are_found_by_pattern_and_content(place: Path) 
     assert (place / f"busbar/kept{place}/mine").read_text() == "include\nmore\n"
 
 
-def test_what_was_there_and_has_no_copy_stays(place: Path) -> None:
+def test_preexisting_file_without_a_copy_is_kept(place: Path) -> None:
     (place / "here").write_text("theirs")
     found = look(place, before=(str(place / "here"),), made=[{"path": str(place / "here"), "content": ""}])
     undo(found)
@@ -178,7 +178,7 @@ def test_what_was_there_and_has_no_copy_stays(place: Path) -> None:
     assert (found.removed, found.restored) == ([], [])
 
 
-def test_blocks_are_taken_out_of_files(place: Path) -> None:
+def test_managed_blocks_are_removed_from_files(place: Path) -> None:
     block = "# BEGIN modules (Ansible managed)\nours\n# END modules (Ansible managed)\n"
     (place / "bashrc").write_text(f"first\n{block}last\n")
     (place / "fresh").write_text(block)
@@ -188,7 +188,7 @@ def test_blocks_are_taken_out_of_files(place: Path) -> None:
     assert not (place / "fresh").exists()
 
 
-def test_a_tree_of_busbar_goes_as_a_whole(place: Path) -> None:
+def test_tree_of_busbar_is_removed_completely(place: Path) -> None:
     tree = Path(written(place, "opt/program", "", "tree"))
     (tree / "bin").mkdir(parents=True)
     (tree / "bin/run").touch()
@@ -198,7 +198,7 @@ def test_a_tree_of_busbar_goes_as_a_whole(place: Path) -> None:
     assert found.removed == [str(tree), str(place / "opt")]
 
 
-def test_data_is_out_of_the_way_while_packages_go(place: Path) -> None:
+def test_data_is_moved_aside_while_packages_are_removed(place: Path) -> None:
     data = place / "lib/db/files"
     data.mkdir(parents=True)
     (data / "table").write_text("rows")
@@ -206,19 +206,19 @@ def test_data_is_out_of_the_way_while_packages_go(place: Path) -> None:
     found.move_data_away(str(data))
     assert not data.exists()
     (place / "lib/db").rmdir()  # as a script of a package does
-    # A run that was killed here: the next one begins with this.
+    # If a run is killed here, the next run starts with this step.
     look(place, data=[str(data)]).move_data_back(str(data))
     assert (data / "table").read_text() == "rows"
 
 
-def test_data_elsewhere_stays_where_others_use_it(place: Path) -> None:
+def test_data_on_shared_paths_is_not_moved(place: Path) -> None:
     shared = place / "shared"
     shared.mkdir()
     look(place, data=[str(shared)]).move_data_away(str(shared))
     assert shared.is_dir()
 
 
-def test_data_never_replaces_what_was_made_meanwhile(place: Path) -> None:
+def test_restored_data_does_not_replace_new_files(place: Path) -> None:
     data = place / "lib/db"
     data.mkdir(parents=True)
     (data / "table").write_text("old")
@@ -232,7 +232,7 @@ def test_data_never_replaces_what_was_made_meanwhile(place: Path) -> None:
     assert "recreated in the meantime" in found.kept[0]
 
 
-def test_nothing_in_data_is_touched(place: Path) -> None:
+def test_files_within_data_are_not_changed(place: Path) -> None:
     data = place / "shared"
     written(place, "shared/example", "ours")
     found = look(place, data=[str(data)])
@@ -241,7 +241,7 @@ def test_nothing_in_data_is_touched(place: Path) -> None:
     assert (found.removed, found.kept) == ([], [])
 
 
-def test_files_of_others_that_a_killed_run_has_taken_along_are_kept(place: Path) -> None:
+def test_foreign_files_moved_by_a_killed_run_are_kept(place: Path) -> None:
     gone, here = place / "gone", place / "here"
     for path in (gone, here):
         copy = place / "busbar/guard" / str(path).lstrip("/")
@@ -255,8 +255,8 @@ def test_files_of_others_that_a_killed_run_has_taken_along_are_kept(place: Path)
     assert not (place / "busbar/guard").exists()
 
 
-def test_packages_are_not_purged_while_data_cannot_be_moved_away(place: Path) -> None:
-    """Purging Debian's slurmctld deletes its state, which on a shared file system may belong to another controller."""
+def test_packages_are_not_purged_if_data_cannot_be_moved(place: Path) -> None:
+    """Purging Debian's slurmctld deletes its state, which on a shared file system can belong to another controller."""
     (place / "lib").mkdir()
     (place / "disk").mkdir()
     data = place / "lib/state"
@@ -269,8 +269,8 @@ def test_packages_are_not_purged_while_data_cannot_be_moved_away(place: Path) ->
     assert look(place).immovable() == []
 
 
-def test_what_a_killed_run_left_half_there_is_purged_as_well(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Apt only removes it: chrony's files then name a removed group and dpkg refuses each package."""
+def test_packages_half_removed_by_a_killed_run_are_purged(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Apt only removes such a package: chrony's files then name a removed group, and dpkg refuses every package."""
     (place / "lib").mkdir()
     found = look(place)
     found.going, found.names = ["chrony", "munge"], {"_chrony"}
@@ -278,7 +278,7 @@ def test_what_a_killed_run_left_half_there_is_purged_as_well(place: Path, monkey
     ran: list[list[str]] = []
 
     def run(_module: object, command: list[str], **_: object) -> tuple[int, str]:
-        # For the next run, if this one is killed: apt forgets marks, and scripts of packages go.
+        # Recorded for the next run in case this one is killed: apt loses marks, and package scripts are removed.
         assert json.loads((place / "busbar/baseline/going").read_text()) == {
             "packages": ["chrony", "munge"],
             "names": ["_chrony"],
@@ -294,7 +294,7 @@ def test_what_a_killed_run_left_half_there_is_purged_as_well(place: Path, monkey
     assert [command[-2:] for command in ran] == [["chrony", "munge"], ["purge", "chrony"]]
 
 
-def test_names_of_accounts_are_found_in_the_scripts_of_packages(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_account_names_are_found_in_package_scripts(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, text in (("chrony.postinst", "adduser --system _chrony"), ("libx:amd64.preinst", "polkitd.conf other")):
         (place / name).write_text(text)
     monkeypatch.setattr(remove_packages, "SCRIPTS", place)
@@ -306,7 +306,7 @@ def test_names_of_accounts_are_found_in_the_scripts_of_packages(place: Path, mon
     assert found.new_names() == {"_chrony", "polkitd"}
 
 
-def test_a_directory_of_a_package_goes_when_busbar_s_file_was_the_last_in_it(place: Path) -> None:
+def test_package_directory_emptied_by_busbar_is_removed(place: Path) -> None:
     """The package could not remove its directory while busbar's file was in it."""
     written(place, "etc/db/conf.d/ours", "ours")
     written(place, "etc/own/ours", "ours")
@@ -318,7 +318,7 @@ def test_a_directory_of_a_package_goes_when_busbar_s_file_was_the_last_in_it(pla
     assert (place / "etc").is_dir()
 
 
-def test_data_among_what_busbar_keeps_for_itself_stays(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_data_within_the_state_of_busbar_is_kept(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(restore_host, "BUSBAR", place / "busbar")
     monkeypatch.setattr(restore_host, "KEPT", place / "busbar/kept")
     monkeypatch.setattr(restore_host, "CACHE", place / "cache")
@@ -332,7 +332,7 @@ def test_data_among_what_busbar_keeps_for_itself_stays(place: Path, monkeypatch:
     assert (place / "busbar/upgrade_slurm/accounting.sql").read_text() == "rows"
 
 
-def test_homes_on_a_file_server_are_gone_with_its_mount(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_homes_on_an_unmounted_file_server_are_not_accessed(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     homes = place / "shared/home"
     homes.mkdir(parents=True)
     found = look(place, data=[str(homes)])
@@ -359,9 +359,7 @@ busy:x:102:102::/:/bin/false
 GROUPS = "research:x:2000:\nrdma:x:7:bob,gone\nfree:x:9:gone\nroot:x:0:\n"
 
 
-def test_accounts_stay_while_they_run_programs_own_data_or_were_there(
-    place: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_accounts_with_processes_data_or_prior_existence_are_kept(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (place / "passwd").write_text(USERS.format(place=place))
     (place / "group").write_text(GROUPS)
     (place / "home").mkdir()
@@ -406,7 +404,7 @@ def apt(unneeded: list[str], status: int = 0) -> Any:  # noqa: ANN401 - a functi
             settings = Path((environ_update or {})["APT_CONFIG"]).read_text()
             marks = Path(settings.partition('extended_states "')[2].partition('"')[0]).read_text()
             marked = {line.split()[1] for line in marks.splitlines() if line.startswith("Package: ")}
-            # A package that a killed run left half there counts as one that needs others.
+            # A package that a killed run left half removed still counts as a dependent.
             assert "old" in marked
             return status, "".join(f"Remv {name} [1]\n" for name in unneeded if name in marked), "unmet dependencies"
         if words[-1] == "libmunge2":
@@ -420,7 +418,7 @@ def apt(unneeded: list[str], status: int = 0) -> Any:  # noqa: ANN401 - a functi
 
 
 @pytest.mark.parametrize("killed", [False, True])
-def test_packages_go_unless_others_need_them_or_they_were_asked_for(
+def test_packages_are_removed_unless_needed_or_manually_installed(
     place: Path, monkeypatch: pytest.MonkeyPatch, *, killed: bool
 ) -> None:
     (place / "lib").mkdir()
@@ -437,10 +435,10 @@ def test_packages_go_unless_others_need_them_or_they_were_asked_for(
     command = [*found.package_command()]
     monkeypatch.setattr(found, "package_command", lambda: [*command, *found.going])
     if killed:
-        # apt takes what it was about to remove for packages that were asked for.
+        # apt treats the packages that it was about to remove as manually installed.
         (place / "busbar/baseline/going").write_text('{"packages": ["slurmd", "munge", "old"], "names": ["munge"]}')
     found.plan_packages()
-    # mawk, which stays, provides awk as well.
+    # mawk, which stays, also provides awk.
     assert found.going == ["gawk", "munge", "old", "slurmd"]
     assert found.back == ["timesyncd"]
     assert found.names == ({"munge"} if killed else set())
@@ -450,7 +448,7 @@ def test_packages_go_unless_others_need_them_or_they_were_asked_for(
     ]
 
 
-def test_a_run_that_would_change_other_packages_is_refused(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_run_that_would_change_other_packages_is_refused(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (place / "lib").mkdir()
     monkeypatch.setattr(remove_packages, "installed_packages", lambda _module: {"slurmd": ("1", False)})
     found = look(place)

@@ -1,4 +1,4 @@
-"""What the uninstallation does with files."""
+"""Tests of path helpers of the uninstallation."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ansible_collections.busbar.cluster.plugins.module_utils.uninstall.paths imp
 )
 
 
-def test_folders() -> None:
+def test_paths_below_and_top_paths() -> None:
     assert is_below("/shared/home/a", ["/srv", "/shared"]) == "/shared"
     assert is_below("/shared2", ["/shared"]) == ""
     assert top_paths(["/a/b", "/a", "/a-b", "/c/d"]) == ["/a", "/a-b", "/c/d"]

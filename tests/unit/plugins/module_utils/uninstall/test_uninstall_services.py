@@ -1,4 +1,4 @@
-"""Reloads and restarts of remaining services during the uninstallation."""
+"""Tests of reloads and restarts of remaining services during the uninstallation."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Server(ServicesOfHost):
         "no server of busbar",
     ],
 )
-def test_an_nfs_server_of_before_exports_what_it_did_then(
+def test_preexisting_nfs_server_gets_its_previous_exports(
     paths: list[str], active: list[str], told: list[object], monkeypatch: pytest.MonkeyPatch, *, stays: bool
 ) -> None:
     host = Server(paths, active=active, stays=stays)
@@ -57,7 +57,7 @@ def test_an_nfs_server_of_before_exports_what_it_did_then(
     assert host.told == told
 
 
-def test_versions_are_given_to_the_kernel_as_lines_and_one_that_it_lacks_is_left_out() -> None:
+def test_nfs_versions_are_written_line_by_line_and_unsupported_ones_skipped() -> None:
     given: list[str] = []
 
     def write_text(text: str, *, encoding: str) -> None:

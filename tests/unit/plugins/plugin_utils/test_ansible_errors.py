@@ -1,4 +1,4 @@
-"""Invalid input to a filter or lookup causes one error with host, variable and reason, without secrets."""
+"""Tests that invalid input to a filter or lookup causes one error with host, variable and reason, without secrets."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ TOP = Path(__file__).resolve().parents[4]
 
 
 def refuse(exc: Exception) -> Callable[..., str]:
-    """A function of a host that raises."""
+    """Return a function that raises this exception."""
 
-    def check(value: object, host: str = "", key: str = "") -> str:  # noqa: ARG001 - the border looks at them
+    def check(value: object, host: str = "", key: str = "") -> str:  # noqa: ARG001 - the border reads them
         raise exc
 
     return check
@@ -40,7 +40,7 @@ def refuse(exc: Exception) -> Callable[..., str]:
         (AnsibleError("'cluster_name' is undefined"), "'cluster_name' is undefined"),
     ],
 )
-def test_each_kind_of_bad_input_is_reported_once(exc: Exception, said: str) -> None:
+def test_each_kind_of_invalid_input_is_reported_once(exc: Exception, said: str) -> None:
     with pytest.raises(AnsibleFilterError) as caught:
         border(refuse(exc))("value")
     assert str(caught.value) == said
@@ -61,7 +61,7 @@ def test_host_variable_and_hint_come_first(args: tuple[str, ...], named: dict[st
     assert str(caught.value) == f"{place}each item needs a path: 'path' is missing"
 
 
-def test_cause_is_reported_once_and_the_place_in_the_code_is_kept() -> None:
+def test_cause_is_reported_once_and_the_traceback_is_kept() -> None:
     def read(value: str) -> int:
         try:
             return int(value)
@@ -75,13 +75,13 @@ def test_cause_is_reported_once_and_the_place_in_the_code_is_kept() -> None:
     assert "in read" in "".join(traceback.format_exception(caught.value))
 
 
-def test_too_few_arguments_are_bad_input_too() -> None:
+def test_too_few_arguments_are_invalid_input() -> None:
     with pytest.raises(AnsibleFilterError, match=r"TypeError: .*missing 1 required positional argument: 'value'"):
         border(refuse(ValueError("x")))()
 
 
 def test_secrets_are_not_shown() -> None:
-    password = "hunter" + str(len(PLAY))  # a traceback shows the line that calls
+    password = "hunter" + str(len(PLAY))  # a traceback shows the calling line
     exc = ValueError(f"bad password {password}")
     exc.__cause__ = ValueError(password)
     with pytest.raises(AnsibleFilterError) as caught:
@@ -90,13 +90,13 @@ def test_secrets_are_not_shown() -> None:
     assert password not in "".join(traceback.format_exception(caught.value))
 
 
-def test_errors_other_than_bad_input_pass_through() -> None:
+def test_errors_other_than_invalid_input_pass_through() -> None:
     with pytest.raises(ZeroDivisionError):
         border(refuse(ZeroDivisionError()))("value")
     assert border(str.upper)("ok") == "OK"
 
 
-def test_lookups_have_an_error_of_their_own() -> None:
+def test_lookups_raise_a_lookup_error() -> None:
     with pytest.raises(AnsibleLookupError, match="'uid' is missing"):
         lookup_border(refuse(KeyError("uid")))("value")
 
@@ -115,17 +115,17 @@ PLAY = """\
 """
 
 
-def test_ansible_tells_filter_host_and_reason(tmp_path: Path) -> None:
+def test_ansible_reports_filter_host_and_reason(tmp_path: Path) -> None:
     _code, said = played(tmp_path, yaml.safe_load(PLAY), "localhost")
     assert "'busbar.cluster.role_problems' failed: gpu1: 'host' is missing Task failed" in said, said
     assert "ok=1" in said, said
 
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in (TOP / "plugins/filter").glob("*.py")))
-def test_each_file_is_one_documented_filter_behind_the_border(name: str) -> None:
+def test_each_file_is_one_documented_filter_with_error_handling(name: str) -> None:
     module = importlib.import_module(f"ansible_collections.busbar.cluster.plugins.filter.{name}")
     filters = module.FilterModule().filters()
     assert list(filters) == [name]
     assert yaml.safe_load(module.DOCUMENTATION)["name"] == name
-    with pytest.raises(AnsibleFilterError):  # as for too few arguments; without the border it is a TypeError
+    with pytest.raises(AnsibleFilterError):  # for too few arguments; without the border it would be a TypeError
         filters[name]()

@@ -1,4 +1,4 @@
-"""Host keys at the first connection: fingerprints and known_hosts."""
+"""Tests of host keys at the first connection: fingerprints and known_hosts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ gpu4 ssh-ed25519 FOUR
 """
 
 
-def test_fingerprints_are_those_of_ssh_keygen(tmp_path: Path) -> None:
+def test_fingerprints_match_ssh_keygen(tmp_path: Path) -> None:
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", tmp_path / "key"], check=True)
     public = tmp_path / "key.pub"
     said = subprocess.run(["ssh-keygen", "-lf", public], check=True, capture_output=True, text=True).stdout
@@ -27,7 +27,7 @@ def test_fingerprints_are_those_of_ssh_keygen(tmp_path: Path) -> None:
     assert [fingerprint(text) for text in ("", "ssh-ed25519", "ssh-ed25519 ?")] == ["", "", ""]
 
 
-def test_a_host_has_the_new_keys_and_no_others(tmp_path: Path) -> None:
+def test_known_hosts_has_only_the_new_keys_of_a_host(tmp_path: Path) -> None:
     path = tmp_path / "secrets" / "known_hosts"
     path.parent.mkdir()
     path.write_text(KNOWN)
@@ -42,5 +42,5 @@ def test_a_host_has_the_new_keys_and_no_others(tmp_path: Path) -> None:
     assert (tmp_path / "new" / "known_hosts").read_text() == "[gpu3]:2222 ssh-ed25519 NEW\n"
 
 
-def test_a_host_that_does_not_answer_shows_no_keys() -> None:
+def test_unreachable_host_has_no_keys() -> None:
     assert scan_keys("127.0.0.1", 1) == []

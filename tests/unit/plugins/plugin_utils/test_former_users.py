@@ -1,4 +1,4 @@
-"""Sites with the removed option `slurm_users` get the entries of users_accounts that replace it."""
+"""Tests that sites with the removed option `slurm_users` get the replacing entries of users_accounts."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ USERS: list[dict[str, Any]] = [
 
 
 def pasted(*settings: Setting, **values: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The entries that the message prints."""
+    """Return the entries that the message prints."""
     (problem,) = former_users_problems(settings, values)
     assert problem["key"] == "slurm_users"
     assert settings[-1].place in problem["problem"]
@@ -43,7 +43,7 @@ def pasted(*settings: Setting, **values: list[dict[str, Any]]) -> list[dict[str,
     return data["users_accounts"]
 
 
-def test_the_entries_are_merged_as_they_are_written() -> None:
+def test_entries_are_merged_with_the_accounts() -> None:
     users = Setting("slurm_users", USERS, "group all", place="slurm.yml:3")
     entries = pasted(Setting("users_accounts", ACCOUNTS, "group all"), users)
     assert entries[0] == {
@@ -51,7 +51,7 @@ def test_the_entries_are_merged_as_they_are_written() -> None:
         "slurm": {"account": "a", "accounts": ["b"], "admin": "Operator", "limits": {"MaxJobs": 4}},
     }
     assert entries[-1] == {"name": "erin", "slurm": {"account": "a"}}
-    # A hash is not printed, and the text in its place is not accepted.
+    # A hash is not printed, and its placeholder is not accepted.
     assert [each["key"] for each in account_problems(entries[1:2], [])] == ["users_accounts[bob].password_hash"]
     assert slurm_users(entries) == [
         {"name": "alice", "accounts": ["a", "b"], "admin": "Operator", "limits": {"MaxJobs": 4}},
@@ -64,14 +64,14 @@ def test_the_entries_are_merged_as_they_are_written() -> None:
     assert "uid" not in next(entry for entry in entries if entry["name"] == "moved")
 
 
-def test_a_user_who_only_left_accounting_gets_an_entry_that_is_accepted() -> None:
+def test_user_absent_from_accounting_gets_a_valid_entry() -> None:
     entries = pasted(Setting("slurm_users", [{"name": "gone", "state": "absent"}], "group all"), users_accounts=[])
     assert entries == [{"name": "gone", "slurm": {"state": "absent"}}]
     assert slurm_users(entries) == [{"name": "gone", "state": "absent"}]
     assert account_problems(entries, []) == []
 
 
-def test_templates_and_lists_in_several_places_are_worked_out() -> None:
+def test_templates_and_lists_in_several_places_are_evaluated() -> None:
     users = Setting("slurm_users", "{{ a + b }}", "-e")
     places = [Setting("users_accounts", ACCOUNTS[:1], "group all"), Setting("users_accounts", [], "group x")]
     assert pasted(*places, users, users_accounts=ACCOUNTS[3:4], slurm_users=USERS[5:]) == [
@@ -80,5 +80,5 @@ def test_templates_and_lists_in_several_places_are_worked_out() -> None:
     ]
 
 
-def test_a_site_without_the_option_is_left_alone() -> None:
+def test_site_without_the_option_has_no_problem() -> None:
     assert former_users_problems([Setting("users_accounts", ACCOUNTS, "group all")], {}) == []

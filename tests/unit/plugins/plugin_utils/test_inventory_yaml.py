@@ -1,4 +1,4 @@
-"""Invalid YAML in an inventory is reported with line and column."""
+"""Tests that invalid YAML in an inventory is reported with line and column."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ TOP = Path(__file__).resolve().parents[4]
 
 @pytest.fixture
 def inventory(tmp_path: Path) -> Path:
-    """A sound inventory, with what Ansible does not read beside it."""
+    """Return a valid inventory, with files that Ansible does not read next to it."""
     folder = tmp_path / "inventory"
     (folder / "group_vars" / "all").mkdir(parents=True)
     (folder / "hosts.yml").write_text("all: {hosts: {gpu1: }}\n")
@@ -28,13 +28,13 @@ def inventory(tmp_path: Path) -> Path:
     return folder
 
 
-def test_a_sound_inventory_and_our_own_have_no_problem(inventory: Path) -> None:
+def test_valid_inventory_and_the_shipped_one_have_no_problem(inventory: Path) -> None:
     assert yaml_problems([str(inventory), "gpu1,gpu2,"], TOP / "playbooks/site.yml") == []
     assert yaml_problems([str(TOP / "inventory")]) == []
 
 
 @pytest.mark.parametrize("name", ["group_vars/all/x.yml", "group_vars/gpu", "host_vars/gpu1.json", "more.yaml"])
-def test_each_place_is_looked_at(inventory: Path, name: str) -> None:
+def test_each_inventory_location_is_checked(inventory: Path, name: str) -> None:
     path = inventory / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("a: 1\nb: {c: 2\nd: 3\n")
@@ -55,7 +55,7 @@ def test_each_place_is_looked_at(inventory: Path, name: str) -> None:
         ("only words\n", ":1: is not a mapping"),
     ],
 )
-def test_faults_are_reported(inventory: Path, text: str, expected: str) -> None:
+def test_syntax_errors_are_reported(inventory: Path, text: str, expected: str) -> None:
     path = inventory / "group_vars/all/x.yml"
     path.write_text(text)
     (problem,) = yaml_problems([str(inventory)])
@@ -70,14 +70,14 @@ def test_files_that_are_not_text_or_unreadable_are_reported(inventory: Path) -> 
     assert "y.yml: cannot be read: No such file" in second
 
 
-def test_links_to_folders_are_followed(inventory: Path, tmp_path: Path) -> None:
+def test_links_to_directories_are_followed(inventory: Path, tmp_path: Path) -> None:
     (inventory / "group_vars").rename(tmp_path / "group_vars")
     (inventory / "group_vars").symlink_to("../group_vars")
     (tmp_path / "group_vars/all/x.yml").write_text("[")
     assert len(yaml_problems([str(inventory)])) == 1
 
 
-def test_a_secret_is_not_quoted(inventory: Path) -> None:
+def test_secret_is_not_quoted(inventory: Path) -> None:
     (inventory / "group_vars/all/x.yml").write_text('munge_key: "correct-horse\nother: 1\n')
     assert "correct-horse" not in " ".join(yaml_problems([str(inventory)]))
 
@@ -99,7 +99,7 @@ def test_a_secret_is_not_quoted(inventory: Path) -> None:
         ("host_vars/gpu1.json", '{"a": 1,\n "a": 2}\n', 2, "a", 1),
     ],
 )
-def test_a_key_that_is_there_twice_is_named_with_both_lines(  # noqa: PLR0913, PLR0917 - a table
+def test_duplicate_key_is_reported_with_both_lines(  # noqa: PLR0913, PLR0917 - a table
     inventory: Path, name: str, text: str, line: int, key: str, first: int
 ) -> None:
     path = inventory / name
@@ -110,13 +110,13 @@ def test_a_key_that_is_there_twice_is_named_with_both_lines(  # noqa: PLR0913, P
     assert f"{key} duplicates line {first}" in problem
 
 
-def test_equal_keys_of_different_mappings_and_merged_ones_are_fine(inventory: Path) -> None:
+def test_equal_keys_of_different_mappings_and_merges_are_accepted(inventory: Path) -> None:
     text = "a: {k: 1}\nb: {k: 2}\nc: &c {k: 3}\nd: {<<: *c, k: 4}\n1: x\n'1': y\n"
     (inventory / "group_vars/all/x.yml").write_text(text)
     assert yaml_problems([str(inventory)]) == []
 
 
-def test_a_host_that_a_group_of_an_ini_file_lists_twice_is_named(tmp_path: Path) -> None:
+def test_host_listed_twice_in_an_ini_group_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "hosts"
     path.write_text("n01\n[slurm_compute]\nn01 ansible_host=a # n01\nn02\n[login]\nn01\n[all:vars]\nx=1\n")
     assert yaml_problems([str(path)]) == []
@@ -129,7 +129,7 @@ def test_a_host_that_a_group_of_an_ini_file_lists_twice_is_named(tmp_path: Path)
 
 
 @pytest.mark.parametrize("name", ["hosts", "hosts.json"])
-def test_yaml_without_its_extension_is_yaml(tmp_path: Path, name: str) -> None:
+def test_yaml_is_detected_without_its_extension(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
     path.write_text(
         "# hosts\n\nall:\n  children:\n    a:\n      hosts:\n        n1:\n    b:\n      hosts:\n        n1:\n"
@@ -161,7 +161,7 @@ def test_yaml_without_its_extension_is_yaml(tmp_path: Path, name: str) -> None:
         ("all:\n  vars: {a: 1}\n  hardware: dgx_h100\n", 3, "hardware has no effect in the group all"),
     ],
 )
-def test_a_key_that_a_group_cannot_have_is_named(inventory: Path, text: str, line: int, words: str) -> None:
+def test_invalid_key_of_a_group_is_reported(inventory: Path, text: str, line: int, words: str) -> None:
     path = inventory / "hosts.yml"
     path.write_text(text)
     (problem,) = yaml_problems([str(inventory)])
@@ -169,11 +169,11 @@ def test_a_key_that_a_group_cannot_have_is_named(inventory: Path, text: str, lin
     assert words in problem
 
 
-def test_an_alias_within_itself_has_an_end(inventory: Path) -> None:
+def test_recursive_alias_terminates(inventory: Path) -> None:
     (inventory / "hosts.yml").write_text("all: &a\n  children: {b: *a}\n")
     assert yaml_problems([str(inventory)]) == []
 
 
-def test_settings_of_an_inventory_plugin_are_no_groups(inventory: Path) -> None:
+def test_settings_of_an_inventory_plugin_are_not_groups(inventory: Path) -> None:
     (inventory / "cloud.yml").write_text("plugin: some.cloud\nregions: {a: {b: 1}}\n")
     assert yaml_problems([str(inventory)]) == []

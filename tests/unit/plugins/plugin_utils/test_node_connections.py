@@ -1,4 +1,4 @@
-"""Commands over Ansible's connections, with privilege escalation if required."""
+"""Tests of commands over Ansible's connections, with privilege escalation if required."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from ansible_collections.busbar.cluster.plugins.action.validation import NodeCon
 
 
 class _Become:
-    """Becomes root, and marks each command."""
+    """A become plugin for root that marks each command."""
 
     def get_option(self, name: str) -> str:
-        """The option."""
+        """Return the option."""
         return {"become_user": "root"}[name]
 
     def build_become_command(self, command: str, _shell: object) -> str:
-        """The command of the other user."""
+        """Return the command as the other user."""
         return f"sudo {command}"
 
 
 class _Local:
-    """A connection that learns from its first command who logs in, as Ansible's `local` does when it connects."""
+    """A connection that sets the remote user with its first command, like Ansible's `local` when it connects."""
 
     allow_executable = False
 
@@ -31,19 +31,19 @@ class _Local:
         self.commands: list[str] = []
 
     def get_option(self, name: str) -> str:
-        """It has none of the options of SSH."""
+        """Raise KeyError: the connection has no SSH options."""
         raise KeyError(name)
 
     def exec_command(self, command: str, in_data: bytes, *, sudoable: bool) -> tuple[int, bytes, bytes]:
-        """Note the command."""
+        """Record the command."""
         assert (in_data, sudoable) == (b"true\n", True)
         self.context.remote_user = "root"
         self.commands.append(command)
         return 0, b"", b""
 
 
-def test_all_commands_of_a_connection_become_root_alike() -> None:
-    # A local connection waits for the mark of the first command's user in the output of each that follows.
+def test_all_commands_of_a_connection_become_root() -> None:
+    # A local connection expects the mark of the first command's user in the output of all later commands.
     context = SimpleNamespace(remote_user=None, executable="/bin/sh")
     connection = _Local(context)
     node = NodeConnection(connection, context)

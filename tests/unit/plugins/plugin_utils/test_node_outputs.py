@@ -1,4 +1,4 @@
-"""Files of nodes are fetched in pieces, with limits on size and time."""
+"""Tests of fetching files of nodes in pieces, with limits on size and time."""
 
 from __future__ import annotations
 
@@ -32,22 +32,22 @@ class Here:
 
 
 class Says:
-    """A node that answers as it likes."""
+    """A node that gives arbitrary answers."""
 
     def __init__(self, answer: Callable[[], bytes]) -> None:
-        """Take what it says."""
+        """Store the answer."""
         self.answer = answer
 
     def run(self, script: str) -> tuple[int, bytes, bytes]:
-        """Say it."""
+        """Return the answer."""
         assert script
         return 0, self.answer(), b""
 
 
 @pytest.fixture
 def there(tmp_path: Path) -> Path:
-    """A folder of the user's on a node."""
-    # pytest's folders are private; with xdist there are three.
+    """Return a directory of the user on a node."""
+    # pytest's directories are private; with xdist there are three.
     for folder in (tmp_path, *list(tmp_path.parents)[:3]):
         folder.chmod(folder.stat().st_mode | 0o055)
     place = tmp_path / "there"
@@ -64,7 +64,7 @@ def fetched(there: Path, name: str, node: object = None, most: int = 64 * MIB, s
 
 
 @pytest.mark.parametrize("size", [0, 1, node_outputs.PIECE - 1, node_outputs.PIECE, 2 * node_outputs.PIECE + 7])
-def test_a_file_comes_whole_and_is_gone_there(there: Path, size: int) -> None:
+def test_file_is_fetched_completely_and_removed_on_the_node(there: Path, size: int) -> None:
     data = os.urandom(size)
     (there / "x.out").write_bytes(data)
     target, problem = fetched(there, "x.out")
@@ -74,7 +74,7 @@ def test_a_file_comes_whole_and_is_gone_there(there: Path, size: int) -> None:
 
 
 class ReadOnly(Here):
-    """A node that lends files and cannot be reached when they are removed."""
+    """A node that serves files and is unreachable when they are removed."""
 
     def run(self, script: str) -> tuple[int, bytes, bytes]:
         """Run a script unless it removes a file."""
@@ -84,19 +84,19 @@ class ReadOnly(Here):
         return super().run(script)
 
 
-def test_a_complete_file_counts_also_if_it_cannot_be_removed_there(there: Path) -> None:
+def test_complete_file_is_accepted_even_if_it_cannot_be_removed(there: Path) -> None:
     (there / "x.out").write_bytes(b"table")
     target, problem = fetched(there, "x.out", ReadOnly())
     assert (problem, target.read_bytes()) == ("", b"table")
 
 
-def test_a_file_that_is_too_long_is_kept_as_far_as_it_may_be(there: Path) -> None:
+def test_too_long_file_is_truncated_at_the_limit(there: Path) -> None:
     (there / "x.out").write_bytes(b"x" * (3 * MIB + 1))
     target, problem = fetched(there, "x.out", most=3 * MIB)
     assert (problem, target.stat().st_size) == (TOO_LONG, 3 * MIB)
 
 
-def test_what_the_user_may_not_read_is_not_fetched_and_leaves_no_file(there: Path) -> None:
+def test_file_unreadable_for_the_user_is_not_fetched(there: Path) -> None:
     secret = there.parent / "secret"
     secret.write_text("secret", encoding="utf-8")
     secret.chmod(0o600)
@@ -108,7 +108,7 @@ def test_what_the_user_may_not_read_is_not_fetched_and_leaves_no_file(there: Pat
 
 
 @pytest.mark.parametrize("name", ["fifo", "zero", "none"])
-def test_a_path_that_is_not_a_file_is_not_waited_for(there: Path, name: str) -> None:
+def test_path_that_is_not_a_regular_file_is_refused(there: Path, name: str) -> None:
     if name == "fifo":
         os.mkfifo(there / name)
     elif name == "zero":
@@ -130,13 +130,13 @@ def test_a_path_that_is_not_a_file_is_not_waited_for(there: Path, name: str) -> 
         (b"busbar-output 2\n" + b"x" * (node_outputs.PIECE + 1), "it sent an unexpected answer"),
     ],
 )
-def test_a_node_that_does_not_keep_to_it_is_not_believed(there: Path, answer: bytes, words: str) -> None:
+def test_invalid_answer_of_a_node_is_refused(there: Path, answer: bytes, words: str) -> None:
     target, problem = fetched(there, "x.out", Says(lambda: answer))
     assert problem == words
     assert not target.exists()
 
 
-def test_what_came_of_a_file_stays_and_what_is_whole_is_not_fetched_again(there: Path) -> None:
+def test_incomplete_transfer_is_reported_and_complete_file_not_fetched_again(there: Path) -> None:
     answers = [b"busbar-output 9000000\n" + b"x" * node_outputs.PIECE, b"busbar-output 9000000\n"]
     target, problem = fetched(there, "x.out", Says(iter(answers).__next__))
     assert problem == "the transfer was incomplete"
@@ -149,13 +149,13 @@ def test_what_came_of_a_file_stays_and_what_is_whole_is_not_fetched_again(there:
     assert target.read_bytes() == b"y"
 
 
-def test_a_file_that_never_ends_is_bounded(there: Path) -> None:
+def test_endless_file_is_truncated_at_the_limit(there: Path) -> None:
     piece = f"busbar-output {10**15}\n".encode() + b"x" * node_outputs.PIECE
     target, problem = fetched(there, "x.out", Says(lambda: piece), most=3 * node_outputs.PIECE)
     assert (problem, target.stat().st_size) == (TOO_LONG, 3 * node_outputs.PIECE)
 
 
-def test_a_node_that_sends_without_end_gets_no_memory(there: Path) -> None:
+def test_endless_answer_does_not_exhaust_the_memory(there: Path) -> None:
     def flood() -> bytes:
         parts = []
         while True:
@@ -165,7 +165,7 @@ def test_a_node_that_sends_without_end_gets_no_memory(there: Path) -> None:
     assert problem == "it sent more data than requested"
 
 
-def test_a_node_that_says_nothing_is_waited_for_only_so_long(there: Path) -> None:
+def test_silent_node_times_out(there: Path) -> None:
     def silence() -> bytes:
         time.sleep(100)
         return b""

@@ -1,4 +1,4 @@
-"""Unknown tags are rejected, with a list of the known ones."""
+"""Tests that unknown tags are rejected with a list of the known ones."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ COMMAND = re.compile(r"busbar provision (\w+)[^`\n]* --tags (\w+)")
         ("preflight", ["sssd", "always"], ["tagged"]),
     ],
 )
-def test_tags_that_exist_are_fine(playbook: str, wanted: list[str], skipped: list[str]) -> None:
+def test_existing_tags_are_accepted(playbook: str, wanted: list[str], skipped: list[str]) -> None:
     assert tag_problems([PLAYBOOKS / f"{playbook}.yml"], wanted, skipped) == []
 
 
-def test_an_unknown_tag_is_refused_with_all_that_the_playbook_has() -> None:
+def test_unknown_tag_is_refused_with_the_tags_of_the_playbook() -> None:
     wanted, skipped = tag_problems([PLAYBOOKS / "slurm.yml"], ["slurm,slurmm"], ["validaton"])
     assert wanted.startswith("--tags slurmm: ")
     assert {"slurm_accounting", "munge"} <= set(wanted.split("its tags are ")[1].split(", "))
@@ -37,12 +37,12 @@ def test_an_unknown_tag_is_refused_with_all_that_the_playbook_has() -> None:
     assert "its tags are always, validation, " in other
 
 
-def test_playbooks_of_the_site_are_left_alone(tmp_path: Path) -> None:
+def test_playbooks_of_the_site_are_not_checked(tmp_path: Path) -> None:
     (tmp_path / "mine.yml").write_text("[]\n")
     assert tag_problems([tmp_path / "mine.yml"], ["mine"], ["other"]) == []
 
 
-def test_the_tags_are_those_that_ansible_lists() -> None:
+def test_tags_match_the_list_of_ansible() -> None:
     listed = subprocess.run(
         ["ansible-playbook", "-i", "gpu1,", PLAYBOOKS / "containers.yml", "--list-tags"],
         cwd=TOP, capture_output=True, text=True, check=True,
@@ -52,7 +52,7 @@ def test_the_tags_are_those_that_ansible_lists() -> None:
     assert tag_problems([PLAYBOOKS / "containers.yml"], sorted(tags), []) == []
 
 
-def test_commands_of_documentation_and_messages_name_tags_that_exist() -> None:
+def test_commands_in_documentation_and_messages_use_existing_tags() -> None:
     files = [*TOP.glob("docs/*.md"), *TOP.glob("scripts/busbar/**/*.py"), *TOP.glob("plugins/**/*.py")]
     files += [*TOP.glob("roles/*/README.md"), *TOP.glob("roles/*/tasks/*.yml"), *TOP.glob("playbooks/*.yml")]
     commands = {found for path in files for found in COMMAND.findall(path.read_text())}

@@ -1,4 +1,4 @@
-"""The programs that roles install on nodes."""
+"""Tests of the programs that roles install on nodes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from role_programs import PROGRAMS, install_program
 if TYPE_CHECKING:
     from pathlib import Path
 
-# Arguments that change nothing, and the exit status.
+# An argument with which the program changes nothing, and the exit status.
 CALLS: dict[str, tuple[str, int]] = {
     "account_groups.py": ("--dry-run", 1),
     "acs_off.py": ("--look", 0),
@@ -31,7 +31,7 @@ CALLS: dict[str, tuple[str, int]] = {
 
 
 @pytest.mark.parametrize("files", PROGRAMS, ids=lambda files: files[0].name)
-def test_each_program_runs_with_pythons_standard_library_alone(files: list[Path], tmp_path: Path) -> None:
+def test_each_program_needs_only_the_standard_library(files: list[Path], tmp_path: Path) -> None:
     path = install_program("/".join(files[0].parts[-3:]), tmp_path / "program")
     argument, status = CALLS[files[0].name]
     command = [sys.executable, "-ISB", str(path), argument]
@@ -42,7 +42,7 @@ def test_each_program_runs_with_pythons_standard_library_alone(files: list[Path]
 
 
 @pytest.mark.parametrize("files", PROGRAMS, ids=lambda files: files[0].name)
-def test_the_bytes_depend_on_the_sources_alone(files: list[Path]) -> None:
+def test_program_build_is_reproducible(files: list[Path]) -> None:
     built = program(files)
     assert built == program(files)
     assert built.startswith(b"#!/usr/bin/python3 -IB\n")
@@ -53,7 +53,7 @@ def test_the_bytes_depend_on_the_sources_alone(files: list[Path]) -> None:
     assert {each.compress_type for each in members} == {zipfile.ZIP_STORED}
 
 
-def test_what_is_imported_is_found_and_no_more(tmp_path: Path) -> None:
+def test_only_imported_modules_are_included(tmp_path: Path) -> None:
     texts = {
         "entry.py": "from ansible_collections.busbar.cluster.plugins.module_utils.one.main import x\nimport os\n",
         "module_utils/one/main.py": "from .near import x\nfrom ..two.far import y\nfrom . import beside\n",
@@ -70,7 +70,7 @@ def test_what_is_imported_is_found_and_no_more(tmp_path: Path) -> None:
     assert {path.relative_to(tmp_path).as_posix() for path in found} == wanted
 
 
-def test_an_import_that_does_not_exist_is_an_error(tmp_path: Path) -> None:
+def test_missing_import_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "entry.py").write_text("from ansible_collections.busbar.cluster.plugins.module_utils.gone import x\n")
     with pytest.raises(FileNotFoundError, match="gone"):
         program([tmp_path / "entry.py"])

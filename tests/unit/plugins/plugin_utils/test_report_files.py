@@ -1,4 +1,4 @@
-"""Report files: reading, comparing and writing."""
+"""Tests of report files: reading, comparing and writing."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def kept(place: Path, name: str, text: str) -> Path:
     return folder
 
 
-def test_history_is_what_came_before_and_can_be_read(tmp_path: Path) -> None:
+def test_history_contains_earlier_readable_reports(tmp_path: Path) -> None:
     kept(tmp_path, "20261101", json.dumps(small("2026-11-01T00:00:00Z")))
     kept(tmp_path, "20261102", "{")
     kept(tmp_path, "20261103", json.dumps({**small(), "schema": 9}))
@@ -79,20 +79,20 @@ def test_a_folder_below_one_that_the_user_cannot_search_is_described(monkeypatch
         ('{"verdict": 1, "tests": []}', "schema"),
     ],
 )
-def test_what_cannot_be_read_is_named(tmp_path: Path, text: str, words: str) -> None:
+def test_unreadable_report_is_named(tmp_path: Path, text: str, words: str) -> None:
     folder = kept(tmp_path, "x", text)
     with pytest.raises(ValueError, match=words) as caught:
         read_report(folder)
     assert str(folder / "report.json") in str(caught.value)
 
 
-def test_figures_that_are_no_numbers(tmp_path: Path) -> None:
+def test_values_that_are_not_numbers_become_none(tmp_path: Path) -> None:
     report = small()
     report["tests"][0]["measured_busbw"] = float("nan")
     assert read_report(kept(tmp_path, "x", json.dumps(report)))["tests"][0]["measured_busbw"] is None
 
 
-def test_pages_are_written_whole_and_again(tmp_path: Path) -> None:
+def test_pages_are_written_completely_and_reproducibly(tmp_path: Path) -> None:
     folder = kept(tmp_path, "x", json.dumps(small()))
     assert [path.name for path in write_pages(folder)] == list(FILES)
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
@@ -103,7 +103,7 @@ def test_pages_are_written_whole_and_again(tmp_path: Path) -> None:
     assert "default-src 'none'; script-src 'sha256-" in unescape(page[:1000])
 
 
-def test_metrics_hold_what_earlier_reports_say_of_nodes_that_are_still_there(tmp_path: Path) -> None:
+def test_metrics_include_earlier_results_of_existing_nodes(tmp_path: Path) -> None:
     kept(tmp_path, "1", json.dumps(small("2026-11-01T08:00:00Z")))
     alone = validation([{"name": "node-gpu9", "stage": "node", "nodes": ["gpu9"], "peak": 472.0}])
     folder = kept(tmp_path, "2", json.dumps(alone))
@@ -114,16 +114,16 @@ def test_metrics_hold_what_earlier_reports_say_of_nodes_that_are_still_there(tmp
         assert named == told
 
 
-def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
+def test_unwritable_directory_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     assert unwritable(tmp_path / "new" / "reports") == ""
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file"]
-    # Even root can make no folder there, whatever its permissions say.
+    # Not even root can create a directory there.
     assert "/proc is not writable" in unwritable(Path("/proc/nothing"))
     assert "is not a folder" in unwritable(tmp_path / "file" / "reports")
 
 
-def test_a_report_is_kept_with_its_pages_and_what_is_not_text(tmp_path: Path) -> None:
+def test_report_is_saved_with_pages_and_invalid_text(tmp_path: Path) -> None:
     folder = tmp_path / "reports" / "20261121T000000Z"
     report = small() | {"reason": "caf\udce9 \u2713"}
     done = save_report(folder, report, ["gpu1"])
@@ -132,12 +132,12 @@ def test_a_report_is_kept_with_its_pages_and_what_is_not_text(tmp_path: Path) ->
     assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {0o644}
     assert json.loads((folder / "report.json").read_bytes()) == report
     before = {name: (folder / name).read_bytes() for name in FILES}
-    # Who reads it back from the disk sees the same.
+    # Pages written from the file on disk are the same.
     write_pages(folder, ["gpu1"])
     assert {name: (folder / name).read_bytes() for name in FILES} == before
 
 
-def test_the_link_leads_to_the_last_report_and_replaces_no_folder(tmp_path: Path) -> None:
+def test_latest_link_points_to_the_last_report_and_replaces_no_directory(tmp_path: Path) -> None:
     for name in ("1", "2"):
         (tmp_path / name).mkdir()
         assert point_to(tmp_path / name) == ""
@@ -155,7 +155,7 @@ def test_the_link_leads_to_the_last_report_and_replaces_no_folder(tmp_path: Path
         (ImportError("no module plotly"), "ImportError: no module plotly"),
     ],
 )
-def test_a_full_disk_leaves_an_incomplete_report(
+def test_full_disk_leaves_an_incomplete_report(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, problem: Exception, words: str
 ) -> None:
     folder = tmp_path / "now"

@@ -1,4 +1,4 @@
-"""Values that a role rejects on every host are reported from the inventory, with file, line and remedy."""
+"""Tests that values which a role rejects on every host are reported from the inventory, with file and line."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ SHA = "0" * 64
         ("rdma_ipoib_networks", ["10.0.0.0/33"], "rdma_ipoib_networks", "10.10.0.0/16"),
     ],
 )
-def test_a_value_that_cannot_be_is_refused_where_it_is_set(name: str, value: object, key: str, words: str) -> None:
+def test_invalid_value_is_reported_with_its_place(name: str, value: object, key: str, words: str) -> None:
     found = value_problems([Setting(name, value, "host gpu1", "gpu1", "hosts.yml:7")])
     assert found
     assert {(each["key"], *each["hosts"]) for each in found} == {(key, "gpu1")}
@@ -93,11 +93,11 @@ def test_a_value_that_cannot_be_is_refused_where_it_is_set(name: str, value: obj
         ("own_variable", "Mars/Base"),
     ],
 )
-def test_others_are_fine_and_wrong_types_are_reported_elsewhere(name: str, value: object) -> None:
+def test_other_values_and_wrong_types_are_not_reported_here(name: str, value: object) -> None:
     assert value_problems([Setting(name, value, "group all")]) == []
 
 
-def test_options_are_judged_together_and_told_where_each_is_set() -> None:
+def test_related_options_are_checked_together_with_their_places() -> None:
     settings = [
         Setting("journal_remote_max_file_size", "30G", "group all", place="a.yml:1"),
         Setting("journal_remote_max_use", "20G", "group all", place="b.yml:2"),
@@ -116,12 +116,12 @@ def test_missing_companion_options_are_reported() -> None:
     assert value_problems([Setting("grafana_admin_password", "admin", "group all")]) == []
 
 
-def test_a_value_of_a_wrong_type_hides_no_other_problem() -> None:
+def test_value_of_a_wrong_type_hides_no_other_problem() -> None:
     settings = [Setting("node_health_severities", "x", "group all"), Setting("node_health_timeout_s", 0, "group all")]
     assert [each["key"] for each in value_problems(settings)] == ["node_health_timeout_s"]
 
 
-def test_a_missing_option_is_reported_with_the_one_that_needs_it() -> None:
+def test_missing_option_is_reported_with_the_option_that_needs_it() -> None:
     settings = [
         Setting("grafana_port", 3000, "group all", place="a.yml:1"),
         Setting("grafana_source", "url", "group all"),
@@ -135,13 +135,13 @@ def test_a_missing_option_is_reported_with_the_one_that_needs_it() -> None:
     }
 
 
-def test_without_a_list_of_zones_nothing_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_timezone_is_not_checked_without_a_list_of_zones(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("zoneinfo.available_timezones", set)
     assert value_problems([Setting("hosts_timezone", "Mars/Base", "group all")]) == []
 
 
 @pytest.mark.parametrize("role", roles_with_checks())
-def test_the_patterns_of_a_role_match_options(role: str) -> None:
+def test_patterns_of_a_role_match_options(role: str) -> None:
     module, known = checks_of(role), {*declared_options(), *SITE_VARIABLES}
     patterns = [each for keys in getattr(module, "INVENTORY", {}) for each in keys.split(", ")]
     assert [each for each in patterns if not fnmatch.filter(known, each)] == []
@@ -149,7 +149,7 @@ def test_the_patterns_of_a_role_match_options(role: str) -> None:
     assert hasattr(module, "check") or patterns
 
 
-def test_the_defaults_of_the_roles_are_fine() -> None:
+def test_defaults_of_the_roles_are_valid() -> None:
     options = declared_options().items()
     settings = [Setting(name, option.spec.get("default"), "group all") for name, option in options]
     assert value_problems([each for each in settings if each.value is not None]) == []

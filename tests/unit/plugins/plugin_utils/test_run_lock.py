@@ -1,4 +1,4 @@
-"""The lock of an inventory: its holder, and stale locks."""
+"""Tests of the lock of an inventory: its holder, and stale locks."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ TOP = Path(__file__).resolve().parents[4]
 
 @pytest.fixture
 def inventory(tmp_path: Path) -> Path:
-    """An inventory's folder."""
+    """Return the directory of an inventory."""
     folder = tmp_path / "inventory"
     folder.mkdir()
     (folder / "hosts.yml").write_text("all: {}\n")
     return folder
 
 
-def test_the_lock_is_beside_the_inventory_however_it_is_named(inventory: Path, tmp_path: Path) -> None:
+def test_lock_is_next_to_the_inventory_for_any_path_to_it(inventory: Path, tmp_path: Path) -> None:
     expected = [tmp_path / "inventory.lock"]
     (tmp_path / "link").symlink_to("inventory")
     assert lock_paths([str(inventory)]) == lock_paths([str(inventory / "hosts.yml")]) == expected
@@ -44,7 +44,7 @@ def test_the_lock_is_beside_the_inventory_however_it_is_named(inventory: Path, t
     assert lock_paths([str(tmp_path / "other")]) != expected
 
 
-def test_a_second_holder_is_refused_until_the_first_gives_it_back(inventory: Path) -> None:
+def test_second_holder_is_refused_until_the_first_releases_the_lock(inventory: Path) -> None:
     (path,) = lock_paths([str(inventory)])
     first = RunLock(path)
     assert first.take("busbar provision site") is None
@@ -84,7 +84,7 @@ def test_a_user_who_can_only_read_the_lock_sees_that_it_is_held(
     refuse_if_locked([str(inventory)])
 
 
-def test_a_process_that_was_forked_gives_nothing_back(inventory: Path) -> None:
+def test_forked_process_does_not_release_the_lock(inventory: Path) -> None:
     (path,) = lock_paths([str(inventory)])
     lock = RunLock(path)
     lock.take("x")
@@ -98,7 +98,7 @@ def test_a_process_that_was_forked_gives_nothing_back(inventory: Path) -> None:
     lock.release()
 
 
-def test_a_killed_run_of_this_host_blocks_no_run(inventory: Path) -> None:
+def test_lock_of_a_killed_local_run_is_stale(inventory: Path) -> None:
     (path,) = lock_paths([str(inventory)])
     script = (
         "import sys, time; from pathlib import Path\n"
@@ -123,7 +123,7 @@ def test_a_killed_run_of_this_host_blocks_no_run(inventory: Path) -> None:
     assert (left.command, left.pid) == ("killed", process.pid)
 
 
-def test_what_another_host_left_is_named_with_the_way_to_clear_it(inventory: Path) -> None:
+def test_lock_of_another_host_is_reported_with_the_remedy(inventory: Path) -> None:
     (path,) = lock_paths([str(inventory)])
     there = Holder("prov2", "bob", 7, time.time() - 7 * 3600, "busbar validate\x1b[2J\nVerdict: PASS")
     path.write_text(json.dumps(dataclasses.asdict(there)))
@@ -142,13 +142,13 @@ def test_what_another_host_left_is_named_with_the_way_to_clear_it(inventory: Pat
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"host": 1, "pid": "x"}'])
-def test_a_file_that_says_nothing_is_free(inventory: Path, text: str) -> None:
+def test_invalid_lock_file_is_not_a_lock(inventory: Path, text: str) -> None:
     (path,) = lock_paths([str(inventory)])
     path.write_text(text)
     assert RunLock(path).take("x") is None
 
 
-def test_a_link_is_not_followed(inventory: Path, tmp_path: Path) -> None:
+def test_symbolic_link_is_not_followed(inventory: Path, tmp_path: Path) -> None:
     (path,) = lock_paths([str(inventory)])
     (tmp_path / "precious").write_text("kept")
     path.symlink_to("precious")
@@ -157,7 +157,7 @@ def test_a_link_is_not_followed(inventory: Path, tmp_path: Path) -> None:
     assert (tmp_path / "precious").read_text() == "kept"
 
 
-def test_which_playbooks_need_no_lock(tmp_path: Path) -> None:
+def test_read_only_playbooks_need_no_lock(tmp_path: Path) -> None:
     harmless = {path.stem for path in (TOP / "playbooks").glob("*.yml") if needs_no_lock(path)}
     assert harmless == {"preflight", "describe", "health"}
     assert not needs_no_lock(tmp_path / "preflight.yml")
@@ -175,11 +175,11 @@ def test_which_playbooks_need_no_lock(tmp_path: Path) -> None:
         ("site", ["elevate"], False),
     ],
 )
-def test_a_part_that_runs_alone_may_need_no_lock(playbook: str, tags: list[str], *, lockless: bool) -> None:
+def test_read_only_tags_need_no_lock(playbook: str, tags: list[str], *, lockless: bool) -> None:
     assert needs_no_lock(TOP / f"playbooks/{playbook}.yml", tags) is lockless
 
 
-def test_a_described_run_is_at_work_until_its_process_is_gone() -> None:
+def test_recorded_run_is_active_while_its_process_exists() -> None:
     mine = dataclasses.asdict(Holder.here())
     assert other_run(None) == other_run(mine) == ""
     script = (
@@ -192,7 +192,7 @@ def test_a_described_run_is_at_work_until_its_process_is_gone() -> None:
         assert process.stdout is not None
         other = json.loads(process.stdout.readline())
         assert f"(pid {process.pid})" in other_run(other)
-        # Another process has the number now.
+        # Another process has this PID now.
         assert other_run(other | {"began": "another boot 1"}) == ""
         process.kill()
     assert other_run(other) == ""

@@ -1,4 +1,4 @@
-"""Problems with the secret files."""
+"""Tests of problems with the secret files."""
 
 from __future__ import annotations
 
@@ -24,27 +24,27 @@ def problems(place: Path) -> list[tuple[str, str]]:
     return [(found["key"], found["problem"]) for found in secret_problems(str(place), SECRETS)]
 
 
-def test_nothing_there_yet_is_right(tmp_path: Path) -> None:
+def test_missing_secrets_are_not_a_problem(tmp_path: Path) -> None:
     assert secret_problems("", SECRETS) == []
     assert problems(tmp_path / "none") == []
     assert problems(directory(tmp_path)) == []
 
 
-def test_a_good_secret_is_right(tmp_path: Path) -> None:
+def test_valid_secret_has_no_problem(tmp_path: Path) -> None:
     place = directory(tmp_path)
     (place / "munge.key").write_text("x" * 43)
     (place / "munge.key").chmod(0o600)
     assert problems(place) == []
 
 
-def test_a_short_one_is_not(tmp_path: Path) -> None:
+def test_too_short_secret_is_reported(tmp_path: Path) -> None:
     place = directory(tmp_path)
     (place / "munge.key").write_text("x")
     (place / "munge.key").chmod(0o600)
     assert problems(place) == [(str(place / "munge.key"), "has 1 characters (minimum 43)")]
 
 
-def test_the_directory_is_looked_at_too(tmp_path: Path) -> None:
+def test_secrets_directory_is_checked(tmp_path: Path) -> None:
     place = directory(tmp_path, 0o755)
     assert problems(place) == [(str(place), "is accessible to other users (mode 0755)")]
     file = tmp_path / "file"

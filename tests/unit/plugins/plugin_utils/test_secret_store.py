@@ -1,4 +1,4 @@
-"""Secrets: generated once, private, and rejected if they are not safe."""
+"""Tests of secrets: generated once, private, and rejected if they are not safe."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ def _ask(directory: str) -> str:
 
 @pytest.mark.parametrize("encoding", ["urlsafe", "hex"])
 @pytest.mark.parametrize("size", [1, 2, 3, 16, 128])
-def test_length_is_that_of_the_text(size: int, encoding: str) -> None:
+def test_encoded_length_matches_the_text(size: int, encoding: str) -> None:
     assert len(make_secret(size, encoding)) == encoded_length(size, encoding)
 
 
-def test_made_once_and_private(tmp_path: Path) -> None:
+def test_secret_is_created_once_and_private(tmp_path: Path) -> None:
     directory = tmp_path / "secrets"
     first = get_secret(directory, "munge.key", 128)
     assert get_secret(directory, "munge.key", 128) == first
@@ -52,7 +52,7 @@ def test_not_written_without_create(tmp_path: Path) -> None:
     assert not (tmp_path / "secrets").exists()
 
 
-def test_own_secret_loses_only_white_space_around(tmp_path: Path) -> None:
+def test_own_secret_is_only_stripped(tmp_path: Path) -> None:
     path = tmp_path / "password"
     path.write_text("correct horse battery staple\n\n")
     path.chmod(0o600)
@@ -60,19 +60,19 @@ def test_own_secret_loses_only_white_space_around(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "..", ".hidden", "a/b", "../up", "a b", "-x"])
-def test_odd_name_is_refused(tmp_path: Path, name: str) -> None:
+def test_invalid_name_is_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(SecretError, match="not a plain file name"):
         get_secret(tmp_path, name, 32)
 
 
 @pytest.mark.parametrize(("size", "encoding"), [(0, "hex"), (-1, "urlsafe"), (32, "rot13")])
-def test_odd_request_is_refused(tmp_path: Path, size: int, encoding: str) -> None:
+def test_invalid_request_is_refused(tmp_path: Path, size: int, encoding: str) -> None:
     with pytest.raises(SecretError, match="at least one byte"):
         get_secret(tmp_path, "x", size, encoding)
 
 
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o660, 0o777, 0o610])
-def test_open_to_others_is_refused(tmp_path: Path, mode: int) -> None:
+def test_secret_accessible_to_others_is_refused(tmp_path: Path, mode: int) -> None:
     path = tmp_path / "munge.key"
     path.write_text(make_secret(64))
     path.chmod(mode)
@@ -81,7 +81,7 @@ def test_open_to_others_is_refused(tmp_path: Path, mode: int) -> None:
 
 
 @pytest.mark.parametrize("content", ["", "short", "x" * 42])
-def test_too_short_is_refused(tmp_path: Path, content: str) -> None:
+def test_too_short_secret_is_refused(tmp_path: Path, content: str) -> None:
     path = tmp_path / "munge.key"
     path.write_text(content)
     path.chmod(0o600)
@@ -130,7 +130,7 @@ def test_dangling_link_is_refused(tmp_path: Path) -> None:
         get_secret(tmp_path, "munge.key", 32)
 
 
-def test_a_secret_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_secret_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     get_secret(tmp_path, "munge.key", 32)
     owner = os.geteuid()
     monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
@@ -138,7 +138,7 @@ def test_a_secret_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest
         read_secret(tmp_path / "munge.key", 32)
 
 
-def test_the_name_of_a_new_secret_outlasts_a_loss_of_power(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_directory_entry_of_a_new_secret_is_synced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     synced: list[str] = []
     real = os.fsync
 

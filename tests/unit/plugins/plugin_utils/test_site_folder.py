@@ -1,4 +1,4 @@
-"""The site folder of the command line and of Ansible is the same."""
+"""Tests that the command line and Ansible use the same site folder."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def of_ansible(inventory_dir: Path) -> str:
 
 
 @pytest.mark.parametrize(("folder", "site"), [("hall", "hall"), ("hall/inventory", "hall"), ("all/hall", "all/hall")])
-def test_the_command_line_and_ansible_take_the_same_folder(tmp_path: Path, folder: str, site: str) -> None:
+def test_command_line_and_ansible_use_the_same_folder(tmp_path: Path, folder: str, site: str) -> None:
     inventory = tmp_path / folder
     inventory.mkdir(parents=True)
     (inventory / "hosts.yml").write_text("all: {}\n")
@@ -33,7 +33,7 @@ def test_the_command_line_and_ansible_take_the_same_folder(tmp_path: Path, folde
     assert lock.parent == tmp_path / site
 
 
-def test_what_is_kept_in_an_inventory_that_is_a_folder_would_be_read_as_inventory(tmp_path: Path) -> None:
+def test_inventory_directory_is_read_completely_by_ansible(tmp_path: Path) -> None:
     for name in ("inventory", "prod"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "hosts.yml").write_text("all: {}\n")

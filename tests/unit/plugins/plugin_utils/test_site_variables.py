@@ -1,4 +1,4 @@
-"""Variables of a site and options of the roles, read from files."""
+"""Tests of a site's variables and the roles' options, read from files."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.site_variables impo
 )
 
 TOP = Path(__file__).resolve().parents[4]
-# A variable that a template or a plugin reads although it may not be set.
+# A variable that a template or a plugin reads although it may be unset.
 READ = re.compile(r"(?<![\w.'])([a-z]\w*) *\| *default\(|\.get\(\"([a-z]\w*_\w+)\"|hostvars\[\w+\]\.([a-z]\w*)")
-# What one task gives to another.
+# Variables that one task passes to another.
 GIVEN = re.compile(r"^ +([a-z]\w*):", re.MULTILINE)
-# Facts that one role leaves for another, and keys of entries.
+# Facts that one role sets for another, and keys of entries.
 NOT_SET_BY_SITES = {"tls_certificate", "slurm_type", "validation_backend", "backup_snapshot"}
 
 
@@ -50,7 +50,7 @@ def test_every_option_of_every_role_is_known() -> None:
     assert {path.name for path in TOP.glob("roles/*")} - {"site"} <= set(family_names())
 
 
-def test_what_roles_and_plugins_read_of_a_site_is_known(known: set[str]) -> None:
+def test_site_variables_read_by_roles_and_plugins_are_known(known: set[str]) -> None:
     """A new site-wide variable must be named in SITE_VARIABLES, or sites that set it are refused."""
     prefixes = tuple(f"{family}_" for family in family_names())
     files = [*TOP.glob("roles/*/*/*.yml"), *TOP.glob("roles/*/templates/**/*.j2"), *TOP.glob("playbooks/**/*.yml")]
@@ -63,7 +63,7 @@ def test_what_roles_and_plugins_read_of_a_site_is_known(known: set[str]) -> None
 
 
 @pytest.mark.parametrize("inventory", ["inventory/hosts.yml", "inventory/examples/lab/hosts.yml"])
-def test_the_inventories_that_are_shipped_are_sound(inventory: str, known: set[str]) -> None:
+def test_shipped_inventories_have_no_problem(inventory: str, known: set[str]) -> None:
     loader = DataLoader()
     sources = [str(TOP / inventory)]
     settings = site_settings(InventoryManager(loader=loader, sources=sources), loader, sources)
@@ -87,7 +87,7 @@ def test_group_host_file_and_line_are_reported(tmp_path: Path) -> None:
     assert found["munge_keys"].place == f"{tmp_path}/hosts.yml:4"
 
 
-def test_files_of_groups_and_hosts_that_do_not_exist_are_named(tmp_path: Path) -> None:
+def test_files_of_missing_groups_and_hosts_are_named(tmp_path: Path) -> None:
     (tmp_path / "hosts.yml").write_text("all: {hosts: {n01.site: , n02: }, children: {dgx_h100: }}\n")
     read = ("group_vars/dgx_h100.yml", "group_vars/all.yml", "host_vars/n01.site", "host_vars/n02.json", "host_vars/.x")
     stray = ("group_vars/slurm_logins.yml", "group_vars/dgx_h10.yml", "group_vars/old", "host_vars/n3.yml")

@@ -1,4 +1,4 @@
-"""Files of the SSH certificate authority: generated once; during a rotation, two are trusted."""
+"""Tests of the SSH certificate authority's files: generated once; during a rotation, two are trusted."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _ask(directory: str) -> str:
     return signing_key(Path(directory))
 
 
-def test_made_once_and_private(tmp_path: Path) -> None:
+def test_authority_is_created_once_and_private(tmp_path: Path) -> None:
     key = signing_key(tmp_path)
     assert signing_key(tmp_path) == key
     assert stat.S_IMODE((tmp_path / CURRENT).stat().st_mode) == 0o600
@@ -49,14 +49,14 @@ def test_not_written_without_create(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("other", [NEXT, PREVIOUS])
-def test_two_are_trusted_during_a_rotation(tmp_path: Path, other: str) -> None:
+def test_two_authorities_are_trusted_during_a_rotation(tmp_path: Path, other: str) -> None:
     current, second = signing_key(tmp_path), make_authority()
     _write(tmp_path / other, second)
     assert trusted_lines(tmp_path) == [public_line(current), public_line(second)]
     assert signing_key(tmp_path) == current
 
 
-def test_copy_of_the_current_one_is_trusted_once(tmp_path: Path) -> None:
+def test_copy_of_the_current_authority_is_listed_once(tmp_path: Path) -> None:
     _write(tmp_path / PREVIOUS, signing_key(tmp_path))
     assert len(trusted_lines(tmp_path)) == 1
 

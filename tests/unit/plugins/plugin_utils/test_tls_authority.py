@@ -1,4 +1,4 @@
-"""File of the TLS certificate authority: generated once and private; during a rotation, two are trusted."""
+"""Tests of the TLS certificate authority's file: generated once and private; during a rotation, two are trusted."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _ask(directory: str) -> str:
     return signing_authority(Path(directory), "alpha", NOW)
 
 
-def test_made_once_and_private(tmp_path: Path) -> None:
+def test_authority_is_created_once_and_private(tmp_path: Path) -> None:
     authority = _ask(str(tmp_path))
     assert _ask(str(tmp_path)) == authority
     assert stat.S_IMODE((tmp_path / CURRENT).stat().st_mode) == 0o600
@@ -47,7 +47,7 @@ def test_not_written_without_create(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_former_one_is_trusted_during_a_rotation(tmp_path: Path) -> None:
+def test_previous_authority_is_trusted_during_a_rotation(tmp_path: Path) -> None:
     former = _ask(str(tmp_path))
     (tmp_path / CURRENT).rename(tmp_path / PREVIOUS)
     authority = _ask(str(tmp_path))
@@ -59,7 +59,7 @@ def test_the_former_one_is_trusted_during_a_rotation(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", [CURRENT, PREVIOUS])
 @pytest.mark.parametrize(("text", "mode", "message"), [("no key", 0o600, "restore it"), (None, 0o644, "chmod 0600")])
-def test_a_file_that_cannot_be_trusted_is_refused(
+def test_invalid_or_readable_file_is_refused(
     tmp_path: Path, name: str, text: str | None, mode: int, message: str
 ) -> None:
     authority = _ask(str(tmp_path))
@@ -69,7 +69,7 @@ def test_a_file_that_cannot_be_trusted_is_refused(
         trusted_certificates(tmp_path, authority) if name == PREVIOUS else _ask(str(tmp_path))
 
 
-def test_the_next_one_is_trusted_before_it_signs(tmp_path: Path) -> None:
+def test_next_authority_is_trusted_before_it_signs(tmp_path: Path) -> None:
     present = _ask(str(tmp_path))
     following = signing_authority(tmp_path, "alpha", NOW, name=NEXT)
     assert _ask(str(tmp_path)) == present

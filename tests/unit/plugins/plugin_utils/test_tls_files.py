@@ -1,4 +1,4 @@
-"""Custom certificates: valid ones are used, and problems are reported with a remedy."""
+"""Tests of custom certificates: valid ones are used, and problems are reported with a remedy."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DAY = 86400
 
 
 def _site(place: Path, *, names: tuple[str, ...] = ("gpu1", "10.0.0.11"), now: int = NOW) -> dict[str, Any]:
-    """Files as a site's own authority would make them, with a key of RSA."""
+    """Return files as a site's own authority would create them, with an RSA key."""
     authority = tls.make_authority("site", now)
     key = rsa.generate_private_key(65537, 2048)
     line = key.public_key().public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH)
@@ -41,7 +41,7 @@ def _problems(files: dict[str, Any]) -> list[tuple[str, str, str]]:
     return [(each["key"].removeprefix("tls_custom_certificate."), each["problem"], each["remedy"]) for each in found]
 
 
-def test_good_files_are_taken_as_they_are(tmp_path: Path) -> None:
+def test_valid_files_are_used_unchanged(tmp_path: Path) -> None:
     files = _site(tmp_path)
     found = judge("gpu1", files, ["10.0.0.11", "GPU1"], NOW)
     assert found["problems"] == []
@@ -51,7 +51,7 @@ def test_good_files_are_taken_as_they_are(tmp_path: Path) -> None:
     assert found["trusted_not_after"] == tls.first_end(found["trusted"]) > found["not_after"]
 
 
-def test_files_that_are_not_named_or_not_there(tmp_path: Path) -> None:
+def test_unset_or_missing_files_are_reported(tmp_path: Path) -> None:
     files = _site(tmp_path)
     ((kind, problem, remedy),) = _problems(files | {"ca": ""})
     assert (kind, problem) == ("ca", "is not set")
@@ -63,14 +63,14 @@ def test_files_that_are_not_named_or_not_there(tmp_path: Path) -> None:
     assert remedy.startswith("copy its private key to this path on the provisioning host")
 
 
-def test_a_key_that_others_can_read(tmp_path: Path) -> None:
+def test_key_readable_by_others_is_reported(tmp_path: Path) -> None:
     files = _site(tmp_path)
     (tmp_path / "key").chmod(0o644)
     ((kind, problem, remedy),) = _problems(files)
     assert (kind, "mode 0644" in problem, "chmod 0600" in remedy) == ("key", True, True)
 
 
-def test_a_key_of_another_certificate(tmp_path: Path) -> None:
+def test_key_of_another_certificate_is_reported(tmp_path: Path) -> None:
     files = _site(tmp_path)
     (tmp_path / "other").mkdir()
     other = _site(tmp_path / "other")
@@ -81,14 +81,14 @@ def test_a_key_of_another_certificate(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("kind", "what"), [("certificate", "certificate"), ("ca", "certificate"), ("key", "key")])
-def test_text_that_is_not_pem(tmp_path: Path, kind: str, what: str) -> None:
+def test_text_that_is_not_pem_is_reported(tmp_path: Path, kind: str, what: str) -> None:
     files = _site(tmp_path)
     Path(files[kind]).write_text("nothing")
     ((found, problem, remedy),) = _problems(files)
     assert (found, what in problem, "PEM" in remedy) == (kind, True, True)
 
 
-def test_an_ended_one_and_one_for_another_host(tmp_path: Path) -> None:
+def test_expired_certificate_and_other_host_are_reported(tmp_path: Path) -> None:
     ((kind, problem, remedy),) = _problems(_site(tmp_path, now=NOW - 60 * DAY))
     assert (kind, "is valid only from" in problem, "renew it" in remedy) == ("certificate", True, True)
     ((kind, problem, remedy),) = _problems(_site(tmp_path, names=("gpu2", "10.0.0.12")))

@@ -1,4 +1,4 @@
-"""Validations through both transports: Ansible, and steps of an allocation."""
+"""Tests of validations through both transports: Ansible, and steps of an allocation."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ FOUR = ["gpu1", "gpu2", "gpu3", "gpu4"]
 
 @contextlib.contextmanager
 def made(kind: type[Site], nodes: list[str]) -> Iterator[Site]:
-    # Not below pytest's own folder: each other pytest that starts closes that for the user of the jobs.
+    # Not below pytest's own directory: every other pytest that starts revokes access to it for the user of the jobs.
     with tempfile.TemporaryDirectory(prefix="busbar-test-") as place:
         Path(place).chmod(0o755)
         found = kind(Path(place) / "site", nodes)
@@ -47,7 +47,7 @@ def four(request: pytest.FixtureRequest) -> Iterator[Site]:
         yield found
 
 
-def test_a_healthy_cluster_passes_and_leaves_its_outputs_and_a_report(site: Site) -> None:
+def test_healthy_cluster_passes_with_outputs_and_a_report(site: Site) -> None:
     said = site.validate()
     assert site.report["verdict"] == "PASS", site.report["reason"]
     assert "VALIDATION validation of gpu[1-2]: node: 2 test(s)" in said
@@ -58,7 +58,7 @@ def test_a_healthy_cluster_passes_and_leaves_its_outputs_and_a_report(site: Site
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interruption_leaves_what_was_gathered_and_no_job(site: Site, number: signal.Signals) -> None:
+def test_interruption_keeps_the_results_and_leaves_no_job(site: Site, number: signal.Signals) -> None:
     site.prints("cluster", "", "sleep 300")
     run = site.start()
     wait_until(site, lambda: site.running() == ["3"])
@@ -75,7 +75,7 @@ def test_an_interruption_leaves_what_was_gathered_and_no_job(site: Site, number:
     assert "all_reduce" in (site.latest / "cluster.out").read_text(encoding="utf-8")
 
 
-def test_a_limit_is_a_limit_for_all_that_runs(site: Site) -> None:
+def test_time_limit_applies_to_running_jobs(site: Site) -> None:
     site.prints("cluster", "", "sleep 300")
     began = time.monotonic()
     site.validate(stages=["cluster"], time_limit=30)

@@ -1,4 +1,4 @@
-"""Encrypted files and values that a run cannot decrypt are reported with file and remedy."""
+"""Tests that encrypted files and values which a run cannot decrypt are reported with file and remedy."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _value(password: str = OURS) -> str:
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An inventory with an encrypted file and an encrypted value."""
+    """Return an inventory with an encrypted file and an encrypted value."""
     folder = tmp_path_factory.mktemp("site")
     (folder / "group_vars/all").mkdir(parents=True)
     (folder / "group_vars/all/file.yml").write_text(_encrypted("a: s3cret\n"))
@@ -56,7 +56,7 @@ def test_file_and_remedy_are_named(site: Path, password: str) -> None:
         assert "vault_password_file" in line
 
 
-def test_each_value_may_have_a_password_of_its_own(tmp_path: Path) -> None:
+def test_each_value_can_have_its_own_password(tmp_path: Path) -> None:
     path = tmp_path / "group_vars/all.yml"
     path.parent.mkdir()
     path.write_text(f"a: !vault |\n{_value()}\nb: !vault |\n{_value('other')}\n")

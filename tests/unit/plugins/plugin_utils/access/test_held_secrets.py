@@ -1,4 +1,4 @@
-"""A secret that hosts have but the provisioning host lacks is not replaced unless the user requests it."""
+"""Tests that a secret held by hosts but missing on the provisioning host is replaced only on request."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ def test_hosts_file_and_remedy_are_named() -> None:
     assert "-e preflight_rotate_secrets=munge.key,ssh_ca" in text
 
 
-def test_a_fresh_cluster_has_nothing_to_lose() -> None:
+def test_new_cluster_has_no_held_secrets() -> None:
     answers: dict[str, dict[str, Any]] = {"ctl": {"held": []}, "gpu1": {"unreachable": True}, "gpu2": {}}
     assert held_problems(answers, NOBODY, _site("munge.key", "ssh_ca")) == []
 
 
-def test_the_controller_counts_when_the_run_leaves_it_out() -> None:
+def test_controller_outside_of_the_run_is_checked() -> None:
     answer = ("ctl", {"held": ["munge.key"]})
     (found,) = held_problems({"gpu3": {"held": []}}, answer, _site("munge.key", others=("ctl", "gpu1")))
     assert (found["hosts"], found["key"]) == (["ctl"], "munge.key")
@@ -52,21 +52,21 @@ def test_the_controller_counts_when_the_run_leaves_it_out() -> None:
 
 
 @pytest.mark.parametrize("answer", [{"unreachable": True, "msg": "no route"}, {"failed": True, "msg": "no route"}])
-def test_a_controller_that_cannot_be_asked_stops_the_run(answer: dict[str, Any]) -> None:
+def test_unreachable_controller_stops_the_run(answer: dict[str, Any]) -> None:
     (found,) = held_problems({"gpu3": {"held": []}}, ("ctl", answer), _site("munge.key"))
     assert found["hosts"] == ["ctl"]
     assert "cannot be checked for munge.key" in found["problem"]
     assert "no route" in found["problem"]
 
 
-def test_rotation_is_allowed_on_all_hosts_and_for_what_was_named() -> None:
+def test_rotation_is_allowed_on_all_hosts_for_the_named_secrets() -> None:
     answers = {"ctl": {"held": ["munge.key", "ssh_ca"]}}
     (left,) = held_problems(answers, NOBODY, _site("munge.key", "ssh_ca", rotated=("munge.key",)))
     assert left["key"] == "ssh_ca"
     assert held_problems(answers, NOBODY, _site("munge.key", rotated=("munge.key",))) == []
 
 
-def test_rotation_leaves_no_host_behind() -> None:
+def test_rotation_requires_all_hosts() -> None:
     answers = {"ctl": {"held": ["munge.key"]}}
     (found,) = held_problems(answers, NOBODY, _site("munge.key", rotated=("munge.key",), others=("gpu1", "gpu2")))
     assert found["hosts"] == ["gpu1", "gpu2"]
@@ -76,7 +76,7 @@ def test_rotation_leaves_no_host_behind() -> None:
     assert held_problems(fresh, NOBODY, _site("munge.key", rotated=("munge.key",), others=("gpu2",))) == []
 
 
-def test_a_wish_for_a_new_secret_is_not_passed_over() -> None:
+def test_unknown_secret_in_a_rotation_request_is_refused() -> None:
     known = list(KNOWN)
     assert rotation_problems(["munge.key"], [], known, "/site/secrets") == []
     (unknown,) = rotation_problems(["munge"], [], known, "/site/secrets")

@@ -1,4 +1,4 @@
-"""Password hashes are valid and reproducible."""
+"""Tests that password hashes are valid and reproducible."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from ansible_collections.busbar.cluster.plugins.filter.bcrypt_hash import bcrypt_hash
 
 
-def test_it_is_stable_and_the_password_fits() -> None:
+def test_hash_is_stable_and_matches_the_password() -> None:
     found = bcrypt_hash("correct horse", "kept", 4)
     assert found == bcrypt_hash("correct horse", "kept", 4)
     assert found.startswith("$2b$04$")
@@ -24,6 +24,6 @@ def test_it_is_stable_and_the_password_fits() -> None:
         ("x", "", "salt"),
     ],
 )
-def test_what_cannot_be_hashed_is_refused(password: str, salt: str, message: str) -> None:
+def test_invalid_password_is_refused(password: str, salt: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         bcrypt_hash(password, salt, 4)

@@ -1,4 +1,4 @@
-"""Plan of a rotation: replaced secrets, affected hosts, and problems."""
+"""Tests of the rotation plan: replaced secrets, affected hosts, and problems."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def told(chosen: object, **changed: Any) -> list[str]:  # noqa: ANN401
 
 
 @pytest.mark.parametrize("chosen", ["ssh,munge", ["ssh", "munge"], "ssh, munge, ssh,"])
-def test_what_is_chosen_comes_in_the_order_of_the_rotation(chosen: object) -> None:
+def test_selected_secrets_are_in_rotation_order(chosen: object) -> None:
     plan = rotation_plan(chosen, KNOWN, [*HOSTS, "mon"], FILES)
     assert plan["problems"] == []
     assert plan["hosts"] == {"munge": HOSTS, "ssh": [*HOSTS, "mon"]}
@@ -41,58 +41,58 @@ def test_what_is_chosen_comes_in_the_order_of_the_rotation(chosen: object) -> No
 
 
 @pytest.mark.parametrize("chosen", ["", [], " , "])
-def test_nothing_chosen_names_the_choice(chosen: object) -> None:
+def test_empty_selection_lists_the_secrets(chosen: object) -> None:
     assert told(chosen) == [": rotate_secrets: no secret is selected"]
     assert "munge, grafana, ssh" in rotation_plan(chosen, KNOWN, HOSTS, FILES)["problems"][0]["remedy"]
 
 
 @pytest.mark.parametrize("chosen", ["jwt", ["munge", "jwt"], {"jwt": 1}, 7, None, True])
-def test_what_is_not_known_is_refused(chosen: object) -> None:
+def test_unknown_secret_is_refused(chosen: object) -> None:
     assert "is not a secret that can be rotated" in told(chosen)[0]
 
 
-def test_what_the_site_does_not_have_is_refused_with_the_reason() -> None:
+def test_unused_secret_is_refused_with_the_reason() -> None:
     assert told("grafana") == [": rotate_secrets: grafana: no Grafana"]
     assert told("munge", files={"ssh_ca"}) == [": rotate_secrets: munge: munge.key does not exist yet"]
 
 
-def test_a_secret_of_the_site_is_the_sites() -> None:
+def test_secret_set_by_the_inventory_is_refused() -> None:
     assert told("munge", given={"munge_key"}) == [": munge_key: the inventory sets it, so busbar cannot replace munge"]
 
 
-def test_a_host_that_is_not_there_would_be_lost() -> None:
+def test_unreachable_host_is_refused() -> None:
     (problem,) = told("munge", reached=["ctl", "gpu2"])
     assert problem.startswith("gpu1: rotate_secrets: munge: not in this run (--limit) or unreachable")
     assert rotation_plan("munge", KNOWN, HOSTS, FILES)["problems"] == [], "the host of another secret may be away"
 
 
-def test_hosts_of_a_rolling_rotation_may_be_prepared_in_several_runs() -> None:
+def test_rolling_rotation_can_be_prepared_in_several_runs() -> None:
     known = {"ssh": {**KNOWN["ssh"], "rolling": True}}
     assert rotation_plan("ssh", known, ["ctl"], FILES)["hosts"] == {"ssh": [*HOSTS, "mon"]}
 
 
 @pytest.mark.parametrize("left", ["munge.key_next", "munge.key_previous"])
-def test_one_that_was_cut_off_goes_on_and_is_not_forgotten(left: str) -> None:
+def test_interrupted_rotation_is_resumed_and_reported(left: str) -> None:
     (line,) = rotation_plan("munge", KNOWN, HOSTS, {*FILES, left})["lines"]
     assert line.startswith("munge: resumes where it stopped, on ctl,gpu[1-2]")
     lines = rotation_plan("ssh", KNOWN, [*HOSTS, "mon"], {*FILES, left})["lines"]
     assert lines[1:] == ["the rotation of munge is not finished: include munge in this run"]
 
 
-def test_each_secret_is_one_that_the_preflight_knows() -> None:
-    """File, size and option are those of the roles, which the preflight's are held equal to."""
+def test_each_secret_is_known_to_the_preflight() -> None:
+    """File, size and option match the preflight's, which another test compares with the roles."""
     known = yaml.safe_load((TOP / "playbooks/vars/rotate_secrets.yml").read_text())["__rotate_secrets_known"]
     preflight = yaml.safe_load((TOP / "roles/preflight/vars/main.yml").read_text())["__preflight_secrets_known"]
     sizes = yaml.safe_load((TOP / "roles/preflight/vars/main.yml").read_text())["__preflight_secrets"]
     for name, each in known.items():
         assert each.get("option") == preflight[each["secret"]].get("option"), name
         assert each.get("bytes", sizes[each["secret"]]) == sizes[each["secret"]], name
-    # Salt and key of Grafana's database open nothing from outside; restic's password goes with its snapshots.
+    # Salt and key of Grafana's database give no external access; restic's password is tied to its snapshots.
     kept = {"monitoring.salt", "grafana_secret.key", "backup.password"}
     assert {each["secret"] for each in known.values()} | kept == preflight.keys()
 
 
-def test_each_secret_has_its_row_in_the_documentation() -> None:
+def test_each_secret_has_a_row_in_the_documentation() -> None:
     known = yaml.safe_load((TOP / "playbooks/vars/rotate_secrets.yml").read_text())["__rotate_secrets_known"]
     rows = re.findall(r"^\| `(\w+)` \|", (TOP / "docs/security.md").read_text(encoding="utf-8"), re.MULTILINE)
     assert rows == [*known]

@@ -1,4 +1,4 @@
-"""SSH host certificates: signing, renewal, and verification with ssh-keygen."""
+"""Tests of SSH host certificates: signing, renewal, and verification with ssh-keygen."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_renewal(certificate: str, changes: dict[str, Any], reason: str) -> None
     assert _reason(certificate, **changes) == reason
 
 
-def test_forged_signature_is_not_good() -> None:
+def test_forged_signature_is_refused() -> None:
     certificate = _sign()
     kind, body = certificate.split()
     forged = f"{kind} {body[:-12]}{'B' if body[-12] != 'B' else 'C'}{body[-11:]}"
@@ -84,13 +84,13 @@ def test_forged_signature_is_not_good() -> None:
         ({"authority": "nonsense"}, "private key is not in OpenSSH format"),
     ],
 )
-def test_keys_that_cannot_be_used(changes: dict[str, str], message: str) -> None:
+def test_invalid_keys_are_refused(changes: dict[str, str], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         _sign(**changes)
 
 
 @pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="there is no ssh-keygen here")
-def test_openssh_reads_what_we_make(tmp_path: Path) -> None:
+def test_certificate_is_accepted_by_openssh(tmp_path: Path) -> None:
     (tmp_path / "ca").write_text(AUTHORITY)
     (tmp_path / "ca").chmod(0o600)
     (tmp_path / "cert.pub").write_text(_sign())
@@ -105,7 +105,7 @@ def test_openssh_reads_what_we_make(tmp_path: Path) -> None:
     assert all(name in shown for name in NAMES)
 
 
-def test_the_end_of_a_certificate() -> None:
+def test_certificate_end_is_read() -> None:
     assert certificate_end(_sign(days=90)) == NOW + 90 * DAY
     for text, reason in (("nonsense", "cannot be read"), (HOST, "is a plain key")):
         with pytest.raises(ValueError, match=reason):

@@ -1,4 +1,4 @@
-"""Revoked host keys: keys of hosts with a new key or of removed hosts, until their certificates expire."""
+"""Tests of revoked host keys: former keys of hosts, and keys of removed hosts, until their certificates expire."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ def _update(ledger: list[dict[str, Any]], present: dict[str, str], **changes: An
 FIRST = _update([], {"gpu1": f"{OLD} root@gpu1", "gpu2": OTHER})
 
 
-def test_hosts_that_stay_as_they_are_change_nothing() -> None:
+def test_unchanged_hosts_leave_the_ledger_unchanged() -> None:
     assert current_keys(FIRST) == {"gpu1": OLD, "gpu2": OTHER}
     assert former_keys(FIRST) == []
     assert _update(FIRST, {"gpu1": OLD}, now=NOW + 900 * DAY) == FIRST
 
 
-def test_a_key_that_was_replaced_is_revoked_until_its_last_certificate_ends() -> None:
+def test_replaced_key_is_revoked_until_its_last_certificate_expires() -> None:
     second = _update(FIRST, {"gpu1": NEW})
     assert (current_keys(second)["gpu1"], former_keys(second)) == (NEW, [OLD])
     assert _update(second, {"gpu1": NEW}, now=NOW + 5 * DAY) == second
@@ -39,24 +39,24 @@ def test_a_key_that_was_replaced_is_revoked_until_its_last_certificate_ends() ->
     assert former_keys(_update(second, {}, now=NOW + (DAYS + 2) * DAY)) == []
 
 
-def test_the_key_of_a_host_that_leaves_is_revoked_and_its_own_again_when_it_returns() -> None:
+def test_key_of_a_removed_host_is_revoked_until_it_returns() -> None:
     gone = _update(FIRST, {"gpu2": OTHER}, hosts=["gpu2"])
     assert former_keys(gone) == [OLD]
     assert former_keys(_update(gone, {})) == []
     assert former_keys(_update(gone, {"gpu1": NEW})) == [OLD]
 
 
-def test_the_provisioning_host_itself_is_none_of_them() -> None:
+def test_provisioning_host_is_not_in_the_ledger() -> None:
     assert _update(FIRST, {"gpu1": OLD, "localhost": NEW}) == FIRST
 
 
-def test_a_host_with_a_new_name_keeps_its_key() -> None:
+def test_renamed_host_keeps_its_key() -> None:
     renamed = _update(FIRST, {"node1": OLD, "gpu2": OTHER}, hosts=["node1", "gpu2"])
     assert former_keys(renamed) == []
 
 
 @pytest.mark.parametrize("present", [{"gpu1": NEW, "gpu2": OTHER}, {"gpu1": OLD, "gpu2": OTHER}])
-def test_what_only_a_former_authority_signed_is_forgotten(present: dict[str, str]) -> None:
+def test_keys_signed_only_by_a_former_authority_are_dropped(present: dict[str, str]) -> None:
     rotated = _update(FIRST, present, trusted=[NEXT_CA])
     assert (current_keys(rotated), former_keys(rotated)) == (present, [])
     assert {entry["authority"] for entry in rotated} == {NEXT_CA}

@@ -1,4 +1,4 @@
-"""Host certificates: verification with openssl and Python's TLS, and renewal."""
+"""Tests of host certificates: verification with openssl and Python's TLS, and renewal."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _authority() -> str:
 
 @pytest.fixture(scope="module", name="key")
 def _key(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A private key as a host makes it, with its public half beside it."""
+    """Return a private key as created on a host, with its public key next to it."""
     path = tmp_path_factory.mktemp("key") / "host.key"
     make = ["ssh-keygen", "-q", "-t", "ecdsa", "-b", "256", "-m", "PEM", "-N", "", "-C", "", "-f", str(path)]
     subprocess.run(make, check=True)
@@ -43,7 +43,9 @@ def _reason(certificate: str, public: str, authority: str, **other: object) -> s
     return tls.renewal_reason(certificate, public, authority, **asked)  # type: ignore[arg-type]
 
 
-def test_openssl_accepts_it_for_both_purposes_and_all_names(authority: str, public: str, tmp_path: Path) -> None:
+def test_openssl_accepts_the_certificate_for_both_purposes_and_all_names(
+    authority: str, public: str, tmp_path: Path
+) -> None:
     certificate = tls.sign_host(public, authority, names=NAMES, now=NOW, days=365)
     (tmp_path / "ca").write_text(tls.authority_certificate(authority))
     (tmp_path / "host").write_text(certificate)
@@ -63,8 +65,8 @@ def test_openssl_accepts_it_for_both_purposes_and_all_names(authority: str, publ
     assert tls.first_end(trusted) > NOW + 19 * 365 * DAY
 
 
-def test_it_speaks_tls_with_a_peer_of_the_same_authority(key: Path, public: str, tmp_path: Path) -> None:
-    """With the key that a host makes, in the form that it has there."""
+def test_certificate_works_with_a_tls_peer_of_the_same_authority(key: Path, public: str, tmp_path: Path) -> None:
+    """Use a key as created on a host, in the same format."""
     import time  # noqa: PLC0415 - only here is the real time wanted
 
     now = int(time.time())
@@ -91,7 +93,7 @@ def test_it_speaks_tls_with_a_peer_of_the_same_authority(key: Path, public: str,
     assert answers == [b"hello"]
 
 
-def test_a_good_one_stays(authority: str, public: str) -> None:
+def test_valid_certificate_is_kept(authority: str, public: str) -> None:
     certificate = tls.sign_host(public, authority, names=NAMES, now=NOW, days=365)
     assert _reason(certificate, public, authority) == ""
     assert _reason(certificate, public, authority, now=NOW + 274 * DAY) == ""
@@ -107,12 +109,12 @@ def test_a_good_one_stays(authority: str, public: str) -> None:
         ({"now": NOW - 2 * DAY}, "it is not valid yet"),
     ],
 )
-def test_why_it_is_renewed(authority: str, public: str, changed: dict[str, object], reason: str) -> None:
+def test_reason_for_renewal(authority: str, public: str, changed: dict[str, object], reason: str) -> None:
     certificate = tls.sign_host(public, authority, names=NAMES, now=NOW, days=365)
     assert _reason(certificate, public, authority, **changed) == reason
 
 
-def test_another_key_authority_or_text_is_noticed(authority: str, public: str) -> None:
+def test_other_key_or_authority_is_a_reason_for_renewal(authority: str, public: str) -> None:
     certificate = tls.sign_host(public, authority, names=NAMES, now=NOW, days=365)
     assert _reason("", public, authority) == "it does not exist"
     assert _reason(certificate, tls.placeholder_key(), authority) == "it is for another key"
@@ -120,7 +122,7 @@ def test_another_key_authority_or_text_is_noticed(authority: str, public: str) -
     assert "cannot be read" in _reason("-----BEGIN CERTIFICATE-----", public, authority)
 
 
-def test_it_does_not_outlive_its_authority_nor_is_it_renewed_for_that(authority: str, public: str) -> None:
+def test_certificate_ends_with_its_authority_without_early_renewal(authority: str, public: str) -> None:
     late = tls.end_of(tls.authority_certificate(authority)) - 30 * DAY
     certificate = tls.sign_host(public, authority, names=NAMES, now=late, days=365)
     assert tls.end_of(certificate) == late + 30 * DAY
@@ -129,19 +131,19 @@ def test_it_does_not_outlive_its_authority_nor_is_it_renewed_for_that(authority:
         tls.sign_host(public, authority, names=NAMES, now=late + 31 * DAY, days=365)
 
 
-def test_a_long_name_is_carried_whole_among_the_names(authority: str, public: str) -> None:
+def test_long_name_is_complete_in_the_subject_alternative_names(authority: str, public: str) -> None:
     name = f"{'n' * 60}.cluster.example"
     certificate = tls.sign_host(public, authority, names=[name], now=NOW, days=1)
     assert _reason(certificate, public, authority, names=[name], days=1, renew_days=0) == ""
 
 
 @pytest.mark.parametrize("text", ["", "ssh-ed25519 AAAA", "no key"])
-def test_an_invalid_key_is_refused(authority: str, text: str) -> None:
+def test_invalid_key_is_refused(authority: str, text: str) -> None:
     with pytest.raises(ValueError, match="the host's public key is"):
         tls.sign_host(text, authority, names=NAMES, now=NOW, days=1)
 
 
-def test_an_authority_of_two_halves_is_refused(authority: str) -> None:
+def test_authority_with_mismatched_key_and_certificate_is_refused(authority: str) -> None:
     other = tls.make_authority("alpha", NOW)
     mixed = authority.partition("-----BEGIN CERT")[0] + tls.authority_certificate(other)
     with pytest.raises(ValueError, match="contains a certificate that does not match the private key"):

@@ -1,4 +1,4 @@
-"""Suggestions for misspelled names."""
+"""Tests of suggestions for misspelt names."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.site_variables impo
 OPTIONS = sorted(declared_options())
 
 
-def test_another_order_and_an_abbreviation_are_understood_within_a_role() -> None:
+def test_other_word_order_and_abbreviations_are_matched_within_a_role() -> None:
     assert near_option("ssh_login_password", OPTIONS) == "ssh_password_login"
     assert near_option("slurm_db_password", OPTIONS) == "slurm_database_password"
 
@@ -28,12 +28,12 @@ def test_another_order_and_an_abbreviation_are_understood_within_a_role() -> Non
         "room",
     ],
 )
-def test_what_is_not_close_gets_no_suggestion(written: str) -> None:
+def test_distant_name_gets_no_suggestion(written: str) -> None:
     assert near_option(written, OPTIONS) == ""
 
 
-def test_each_option_without_one_of_its_letters_is_understood() -> None:
-    """As a user may type it; a name that then is another option is not misspelt."""
+def test_each_option_with_a_missing_letter_is_matched() -> None:
+    """A name that is another option without the letter is not misspelt."""
     missed = [
         (name, other)
         for name in OPTIONS

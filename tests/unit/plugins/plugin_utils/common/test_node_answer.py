@@ -1,4 +1,4 @@
-"""Classification of connection failures."""
+"""Tests of the classification of connection failures, and of the clock offset."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ FAILED = "Failed to connect to the host via ssh: "
 
 
 @pytest.mark.parametrize(("there", "expected"), [(101.0, 0.0), (100.0, 0.0), (105.0, 3.0), (90.0, -10.0), (102.0, 0.0)])
-def test_clock_offset_is_the_least_that_is_certain(there: float, expected: float) -> None:
+def test_clock_offset_is_the_guaranteed_minimum(there: float, expected: float) -> None:
     assert clock_offset(100.0, there, there, 102.0) == expected
 
 

@@ -1,4 +1,4 @@
-"""Lmod module files, and rejected declarations."""
+"""Tests of Lmod module files, and of rejected declarations."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ def test_a_module_file_has_every_declared_line() -> None:
     ]
 
 
-def test_software_that_is_not_on_a_host_is_named_with_the_host() -> None:
+def test_missing_software_is_reported_with_the_host() -> None:
     text = module_file(CUDA)
     assert 'if mode() == "load" and not (isFile("/cuda") or isDir("/cuda")) then' in text
     assert 'LmodError("cuda/12.4: /cuda is not on " .. host' in text
 
 
-def test_a_dependency_is_loaded_by_every_lmod() -> None:
+def test_dependency_is_loaded_by_every_lmod_release() -> None:
     """Lmod before 7.6 has no depends_on."""
     text = module_file({"name": "nccl", "version": "2", "depends_on": ["cuda/12.4"]})
     assert 'if depends_on then depends_on("cuda/12.4") elseif not isloaded("cuda/12.4") then load("cuda/12.4")' in text
@@ -60,11 +60,11 @@ def test_a_dependency_is_loaded_by_every_lmod() -> None:
         (12, '"12"'),
     ],
 )
-def test_values_are_strings_of_lua(value: object, written: str) -> None:
+def test_values_are_lua_strings(value: object, written: str) -> None:
     assert f'setenv("X", {written})' in module_file({"name": "a", "version": "1", "setenv": {"X": value}})
 
 
-def test_help_may_hold_brackets() -> None:
+def test_help_can_contain_brackets() -> None:
     assert "help([==[\nx ]=] y\n]==])" in module_file({"name": "a", "version": "1", "help": "x ]=] y\n"})
 
 
@@ -72,7 +72,7 @@ def test_raw_lines_come_last() -> None:
     assert module_file({"name": "a", "version": "1", "lua": "x()\n"}).endswith("\nx()\n")
 
 
-def test_a_tree_has_a_file_per_module_and_one_per_default() -> None:
+def test_tree_has_a_file_per_module_and_per_default() -> None:
     modules: list[dict[str, Any]] = [
         {"name": "cuda", "version": "12.4", "default": True},
         {"name": "cuda", "version": "12.8"},

@@ -1,4 +1,4 @@
-"""Declared NVLink domains compared with the fabric of the GPUs."""
+"""Tests of comparing declared NVLink domains with the fabric of the GPUs."""
 
 from __future__ import annotations
 
@@ -29,13 +29,15 @@ RACKS = {"a1": "rack1", "a2": "rack1", "b1": "rack2"}
         ),
         (RACKS, {"a1": gpus(ONE, 1), "a2": gpus(ONE, 2)}, [(["a1", "a2"], "clique 2")]),
         (RACKS, {"a1": gpus(ONE), "b1": gpus(ONE)}, [(["a1", "b1"], "rack1 and rack2 are one NVLink domain")]),
-        # Zeros are what a fabric manager that has not registered the GPUs leaves; and no GPU says anything.
+        # A cluster UUID of zeros means that the fabric manager has not registered the GPUs.
         (RACKS, {"a1": gpus("00000000-0000-0000-0000-000000000000", 0), "a2": gpus(ONE)}, []),
         (RACKS, {"a1": gpus(None, None), "a2": {}}, []),
         ({"g1": "", "g2": ""}, {"g1": gpus(ONE), "g2": gpus(ONE)}, []),
     ],
 )
-def test_claims(domains: dict[str, str], facts: dict[str, Any], told: list[tuple[list[str], str]]) -> None:
+def test_contradictions_to_the_declared_domains_are_reported(
+    domains: dict[str, str], facts: dict[str, Any], told: list[tuple[list[str], str]]
+) -> None:
     found = domain_claims(domains, facts)
     assert [problem["hosts"] for problem in found] == [hosts for hosts, _ in told]
     for problem, (_, words) in zip(found, told, strict=True):

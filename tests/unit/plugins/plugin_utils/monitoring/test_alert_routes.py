@@ -1,4 +1,4 @@
-"""Valid receivers and routes, and rejected ones with a remedy."""
+"""Tests of valid receivers and routes, and of rejected ones with a remedy."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ HOOK = {"url": "https://tickets.site.lan/alerts", "token": "s3cr3t-t0ken"}
 
 
 def declared(text: str) -> dict[str, Any]:
-    """What a site writes, with the defaults of the rest."""
+    """Return the options of a site, with defaults for the others."""
     defaults: dict[str, Any] = {
         "receivers": {},
         "routes": {},
@@ -39,7 +39,7 @@ def declared(text: str) -> dict[str, Any]:
 
 
 def told(text: str) -> list[str]:
-    """What is said of a declaration, key and problem."""
+    """Return the problems of a declaration as 'key: problem'."""
     found = routing_problems(declared(text), "mon1")
     assert all(item["remedy"] and item["hosts"] == ["mon1"] for item in found)
     return [f"{item['key']}: {item['problem']}" for item in found]
@@ -68,7 +68,7 @@ def receiver(target: dict[str, Any]) -> str:
         "group_by: ['...']",
     ],
 )
-def test_what_can_reach_somebody_or_is_none_is_fine(text: str) -> None:
+def test_valid_or_empty_routing_is_accepted(text: str) -> None:
     assert told(text) == []
 
 
@@ -112,7 +112,7 @@ def test_what_can_reach_somebody_or_is_none_is_fine(text: str) -> None:
         ),
     ],
 )
-def test_bad_input_is_named_with_its_place(text: str, words: str) -> None:
+def test_invalid_input_is_named_with_its_key(text: str, words: str) -> None:
     assert len(told(text)) == 1, told(text)
     assert words in told(text)[0]
 
@@ -134,7 +134,7 @@ def test_bad_input_is_named_with_its_place(text: str, words: str) -> None:
         ({"smart_host": "a:1"}, "email.smart_host: is not a known key"),
     ],
 )
-def test_mail_that_cannot_leave_or_arrive(change: dict[str, Any], words: str) -> None:
+def test_invalid_mail_settings_are_refused(change: dict[str, Any], words: str) -> None:
     said = told(receiver({"email": MAIL | change}))
     assert len(said) == 1, said
     assert words in said[0]
@@ -153,7 +153,7 @@ def test_mail_that_cannot_leave_or_arrive(change: dict[str, Any], words: str) ->
         ({"url": HOOK["url"], "password": "p"}, "username: is missing, but password is set"),
     ],
 )
-def test_webhooks_that_lead_nowhere(settings: dict[str, Any], words: str) -> None:
+def test_invalid_webhooks_are_refused(settings: dict[str, Any], words: str) -> None:
     said = told(receiver({"webhook": settings}))
     assert len(said) == 1, said
     assert words in said[0]
@@ -214,7 +214,7 @@ def test_values_that_are_not_placeholders(value: object) -> None:
     assert placeholder(value) == ""
 
 
-def test_preflight_looks_at_what_hosts_declare() -> None:
+def test_preflight_checks_the_declarations_of_hosts() -> None:
     variables: dict[str, dict[str, Any]] = {
         "mon1": {"alertmanager_routes": {"critical": "x"}, "alertmanager_extra_routes": [5], "other": 1},
         "gpu1": {"alertmanager_routes": 5},

@@ -1,4 +1,4 @@
-"""A site's overrides, applied to the alerts of the collection."""
+"""Tests of a site's overrides of the collection's alerts."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def alert(files: dict[str, Any], name: str) -> dict[str, Any] | None:
     return found[0] if found else None
 
 
-def test_an_alert_is_changed_and_the_others_and_the_input_are_not() -> None:
+def test_override_changes_only_its_alert_and_not_the_input() -> None:
     before = deepcopy(FILES)
     changes = {"GpuTooHot": {"for": "10m", "severity": "critical", "threshold": 80}, "RaidDegraded": {"enabled": False}}
     result = alert_rules(FILES, changes)
@@ -46,7 +46,7 @@ def test_an_alert_is_changed_and_the_others_and_the_input_are_not() -> None:
     assert before == FILES
 
 
-def test_a_group_without_rules_is_left_out() -> None:
+def test_group_without_rules_is_left_out() -> None:
     files = {
         "a.yml": {"groups": [{"name": "a", "rules": [{"alert": "A", "expr": "x", "labels": {}, "annotations": {}}]}]}
     }
@@ -96,7 +96,7 @@ def test_only_the_compared_number_is_replaced(expression: str, old: str, expecte
         ({"GpuTooHot": {"threshold": True}}, "prometheus_alerts.GpuTooHot.threshold", "True is not a number", "86"),
     ],
 )
-def test_what_is_wrong_is_named_with_its_key_and_the_remedy(
+def test_invalid_override_is_reported_with_key_and_remedy(
     overrides: dict[str, Any], key: str, problem: str, remedy: str
 ) -> None:
     (found,) = alert_problems(FILES, overrides, "ctl")
@@ -106,7 +106,7 @@ def test_what_is_wrong_is_named_with_its_key_and_the_remedy(
 
 
 @pytest.mark.parametrize("duration", ["0", "0s", "90s", "10m", "1h30m", "1d", "500ms", "1w2d"])
-def test_durations_of_prometheus_are_taken(duration: str) -> None:
+def test_prometheus_durations_are_accepted(duration: str) -> None:
     assert alert_problems(FILES, {"NodeDown": {"for": duration}}, "ctl") == []
 
 
@@ -121,7 +121,7 @@ def written(alerts: dict[str, Any]) -> dict[str, str]:
     return {Path(each["path"]).stem: each["content"] for each in rule_files(SHIPPED, SITE, alerts=alerts)}
 
 
-def test_files_are_written_as_they_are_but_for_those_with_a_changed_alert() -> None:
+def test_only_files_with_a_changed_alert_are_rewritten() -> None:
     files = written({"Hot": {"threshold": 7}})
     assert files["busbar_a"] == SHIPPED["a"]
     assert yaml.safe_load(files["busbar_b"])["groups"][0]["rules"][0]["expr"] == "t > 7"
@@ -129,7 +129,7 @@ def test_files_are_written_as_they_are_but_for_those_with_a_changed_alert() -> N
     assert written({})["busbar_b"] == SHIPPED["b"]
 
 
-def test_alerts_of_the_site_can_be_changed_too() -> None:
+def test_alerts_of_the_site_can_also_be_overridden() -> None:
     changed = yaml.safe_load(written({"Own": {"severity": "info", "for": "1m"}})["busbar_site"])
     assert changed["groups"][0]["rules"] == [{"alert": "Own", "expr": "x", "for": "1m", "labels": {"severity": "info"}}]
     assert alert_problems(rules_of(SHIPPED, SITE), {"Own": {"threshold": 1}}, "ctl")[0]["key"].endswith("Own.threshold")

@@ -1,4 +1,4 @@
-"""Additional counters, and the simulated exporter of other tests."""
+"""Tests of additional counters, and of the simulated exporter that other tests use."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ COUNTERS = "".join(f"{each['name']}, {each['type']}, {each['help']}\n" for each 
 READ = [each["name"] for each in read_counters()]
 
 
-def test_the_counters_of_the_role_are_valid() -> None:
+def test_counters_of_the_role_are_valid() -> None:
     counters = read_counters()
     assert counter_problems(counters, READ, "k", "h") == []
     assert {each["type"] for each in counters} == {"gauge", "counter", "label"}
 
 
-def test_an_unknown_field_is_named_with_what_was_meant() -> None:
+def test_unknown_field_is_reported_with_a_suggestion() -> None:
     (problem,) = counter_problems([{"name": "DCGM_FI_DEV_GPU_UTILL"}], READ, "dcgm_exporter_counters", "gpu1")
     assert problem["hosts"] == ["gpu1"]
     assert problem["key"] == "dcgm_exporter_counters[DCGM_FI_DEV_GPU_UTILL]"
@@ -46,18 +46,18 @@ def test_an_unknown_field_is_named_with_what_was_meant() -> None:
         ({**XID, "help": 'the "last" Xid'}, "help contains a comma, quotation mark or line break"),
     ],
 )
-def test_bad_counters(item: dict[str, Any], said: str) -> None:
+def test_invalid_counters_are_refused(item: dict[str, Any], said: str) -> None:
     (problem,) = counter_problems([item], READ, "k", "h")
     assert said in problem["problem"]
 
 
-def test_a_field_of_a_newer_dcgm_is_taken_on_demand() -> None:
+def test_field_of_a_newer_dcgm_is_accepted_if_unchecked() -> None:
     new = {"name": "DCGM_FI_DEV_NEW_THING"}
     assert counter_problems([new], READ, "k", "h")
     assert counter_problems([{**new, "unchecked": True}], READ, "k", "h") == []
 
 
-# As Go's encoding/csv reads: the words are those of dcgm-exporter's own errors.
+# Rules of Go's encoding/csv; the messages are the errors of dcgm-exporter.
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -69,21 +69,21 @@ def test_a_field_of_a_newer_dcgm_is_taken_on_demand() -> None:
         ("DCGM_FI_PROF_NOTHING, gauge, a\n", "could not find DCGM field"),
     ],
 )
-def test_the_replayed_exporter_refuses_what_the_real_one_refuses(tmp_path: Path, text: str, said: str) -> None:
+def test_simulated_exporter_refuses_the_same_files_as_the_real_one(tmp_path: Path, text: str, said: str) -> None:
     done = asked(tmp_path, text)
     assert (done.returncode, done.stdout) == (1, "")
     assert said in done.stderr
 
 
 def exposition(folder: Path, state: str = "{}") -> str:
-    """What the replayed exporter of two GPUs says."""
+    """Return the output of the simulated exporter with two GPUs."""
     done = asked(folder, COUNTERS, state)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
 def asked(folder: Path, text: str, state: str = "{}") -> subprocess.CompletedProcess[str]:
-    """The replayed exporter of two GPUs, started with a counters file."""
+    """Run the simulated exporter with two GPUs and this counters file."""
     (folder / "counters.csv").write_text(text, encoding="utf-8")
     (folder / "state.json").write_text(state, encoding="utf-8")
     ask = "import runpy, sys; found = runpy.run_path(sys.argv[1], run_name='program'); "
@@ -94,7 +94,7 @@ def asked(folder: Path, text: str, state: str = "{}") -> subprocess.CompletedPro
     return subprocess.run(command, check=False, capture_output=True, text=True, env={**os.environ})
 
 
-def test_the_replayed_exporter_has_a_value_for_every_counter(tmp_path: Path) -> None:
+def test_simulated_exporter_has_a_value_for_every_counter(tmp_path: Path) -> None:
     text = exposition(tmp_path)
     wanted = {each["name"] for each in read_counters() if each["type"] != "label"}
     assert {line.split("{")[0] for line in text.splitlines() if line and not line.startswith("#")} == wanted

@@ -1,4 +1,4 @@
-"""Prometheus' password for scraping is in a separate file and not in the readable configuration."""
+"""Tests that Prometheus' scrape password is in a separate file and not in the readable configuration."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SETTINGS: dict[str, Any] = {
 }
 
 
-def test_the_password_is_led_to_files() -> None:
+def test_password_is_moved_to_files() -> None:
     plan = prometheus_plan(SETTINGS)
     for name in ("scrape_access", "alertmanager_access"):
         assert plan["secrets"][plan[name]["basic_auth"]["password_file"]] == "very-secret"
@@ -30,12 +30,12 @@ def test_the_password_is_led_to_files() -> None:
     assert "very-secret" not in json.dumps({**plan, "secrets": {}})
 
 
-def test_the_options_themselves_stay_as_they_are() -> None:
+def test_options_are_not_modified() -> None:
     prometheus_plan(SETTINGS)
     assert ACCESS["basic_auth"] == {"username": "prometheus", "password": "very-secret"}
 
 
-def test_secrets_of_further_scrapes_are_led_to_files_wherever_they_stand() -> None:
+def test_secrets_of_extra_scrapes_are_moved_to_files_at_any_depth() -> None:
     extra = [
         {"job_name": "switches", "basic_auth": {"username": "u", "password": "hidden-1"}},
         {"job_name": "old", "bearer_token": "hidden-2"},
@@ -73,12 +73,12 @@ def test_secrets_of_further_scrapes_are_led_to_files_wherever_they_stand() -> No
         {"proxy_url": "http://user:hidden@proxy:3128"},
     ],
 )
-def test_a_configuration_with_a_secret_is_readable_by_its_user_only(secret: dict[str, Any]) -> None:
+def test_configuration_with_a_secret_is_readable_by_its_user_only(secret: dict[str, Any]) -> None:
     plan = prometheus_plan({**SETTINGS, "scrape_extra": [{"job_name": "x", **secret}]})
     assert plan["confidential"] is True
 
 
-def test_a_configuration_without_secrets_stays_readable() -> None:
+def test_configuration_without_secrets_stays_readable() -> None:
     extra = [
         {"job_name": "x", "basic_auth": {"username": "u", "password_file": "/etc/p"}, "params": {"module": ["http"]}},
         {"job_name": "token_bucket", "http_sd_configs": [{"url": "https://sd.site:8080/targets?a=b@c"}]},

@@ -1,4 +1,4 @@
-"""Rejected options of Prometheus, and passwords that are moved to files."""
+"""Tests of durations and sizes, and of rejected options of Prometheus."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def told(**own: Any) -> list[str]:  # noqa: ANN401 - any option
 
 
 @pytest.mark.parametrize("text", ["", "15", "3 months", "1.5d", "-1d", "30D", "5s1h", "d"])
-def test_no_durations(text: str) -> None:
+def test_invalid_durations_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match="is not a duration such as"):
         duration_seconds(text)
 
@@ -28,7 +28,7 @@ def test_sizes(text: str, size: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "200", "200G", "200 GB", "200gb", "1.5TB", "-1GB", "200GiB"])
-def test_no_sizes(text: str) -> None:
+def test_invalid_sizes_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match="is not a size such as"):
         size_bytes(text)
 
@@ -53,5 +53,5 @@ def test_refused(own: dict[str, Any], words: str) -> None:
     assert words in line
 
 
-def test_what_is_declared_well_is_fine() -> None:
+def test_valid_options_are_accepted() -> None:
     assert told(retention_time="", retention_size="1TB", rules={"site": [{"name": "g", "rules": []}]}) == []

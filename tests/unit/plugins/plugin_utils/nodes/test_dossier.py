@@ -1,4 +1,4 @@
-"""The dossier of a node; unknown values are marked as unknown."""
+"""Tests of the dossier of a node; unknown values are marked as unknown."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def of(node: str = "gpu3", **changes: Any) -> dict[str, Any]:  # noqa: ANN401 - 
     return dossier(node, **(given | changes))
 
 
-def test_all_sources_are_in_it() -> None:
+def test_dossier_contains_all_sources() -> None:
     found = of()
     assert [(each["report"], each["of_node"], each["blamed"]) for each in found["validations"]] == [
         *(("one", "PASS", False), ("two", "FAIL", True)),
@@ -62,7 +62,7 @@ def test_all_sources_are_in_it() -> None:
     assert json.loads(json.dumps(found)) == found
 
 
-def test_a_node_without_an_answer_is_known_from_elsewhere() -> None:
+def test_unreachable_node_is_described_from_other_sources() -> None:
     found = of(machine=None, slurm={}, not_known={"gpu3": "no route to host"})
     assert (found["health"], found["drains"], found["jobs"], found["slurm"]) == (None, None, None, None)
     assert found["not_known"] == {"gpu3": "no route to host"}
@@ -70,24 +70,24 @@ def test_a_node_without_an_answer_is_known_from_elsewhere() -> None:
     assert "xid_cnt" in found["score"]["not_known"]
 
 
-def test_what_slurm_could_not_be_asked_is_named() -> None:
+def test_failed_slurm_queries_are_named() -> None:
     slurm = SLURM | {"events": None, "jobs": None, "problems": {"events": "slurm_persist_conn_open: refused"}}
     found = of(slurm=slurm)
     assert found["not_known"] == {"Slurm: events": "slurm_persist_conn_open: refused"}
     assert found["score"]["signals"]["out_count"] == {"count": None, "points": 0}
 
 
-def test_a_replaced_machine_starts_with_a_clean_score_and_keeps_its_history() -> None:
+def test_replaced_machine_has_a_clean_score_and_keeps_the_history() -> None:
     record = {"at": NOW - 60, "node": "gpu3", "event": "replaced", "serial_before": "SN-0", "serial_after": "SN-1"}
     found = of(records=[record])
     assert found["score"]["points"] == 0
     assert found["changes"] == [record]
     assert len(found["validations"]) == 2
-    # The parts in reports are those of the former machine.
+    # The parts in reports belong to the previous machine.
     assert of(records=[record], machine=None)["machine"] == {"source": "", "serial": "", "parts": []}
 
 
-def test_lines_of_all_nodes_say_the_same_as_the_dossier() -> None:
+def test_lines_of_all_nodes_match_the_dossier() -> None:
     lines = node_lines(["gpu3", "gpu4", "gpu9"], slurm=SLURM, reports=REPORTS, records=[], now=NOW)
     found = {each["node"]: each for each in lines}
     assert found["gpu3"]["score"] == of()["score"]
@@ -99,7 +99,7 @@ def test_lines_of_all_nodes_say_the_same_as_the_dossier() -> None:
     assert unknown[0]["score"]["not_known"]
 
 
-def test_what_tells_machines_apart() -> None:
+def test_serial_identifies_the_machine_or_its_gpus() -> None:
     gpus = [{"kind": "gpu", "id": "GPU-1", "serial": number, "name": "x"} for number in ("9", "8")]
     assert serial_of([*gpus, PART]) == "SN-1"
     assert serial_of(gpus) == "gpu 8, 9"

@@ -1,4 +1,4 @@
-"""Replaced machines are detected by host keys and serial numbers."""
+"""Tests of detecting replaced machines by host keys and serial numbers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def part(kind: str, serial: str = "", identity: str = "") -> dict[str, str]:
     [
         ([part("machine", "A")], [part("machine", "B")], ("A", "B", False)),
         ([part("machine", "A")], [part("machine", "A")], ("A", "A", True)),
-        # A job does not see the machine's number; the GPUs' are seen by both.
+        # A job cannot read the machine's serial number, but both sources have the GPUs' serial numbers.
         ([part("gpu", "1"), part("gpu", "2")], [part("machine", "A"), part("gpu", "2")], ("1, 2", "2", True)),
         ([part("gpu", "", "GPU-1")], [part("machine", "A"), part("gpu", "", "GPU-2")], ("GPU-1", "GPU-2", False)),
         ([part("gpu", "1")], [part("nic", "", "aa:bb")], ("1", "aa:bb", False)),
@@ -31,7 +31,7 @@ def part(kind: str, serial: str = "", identity: str = "") -> dict[str, str]:
         ([], [], ("", "", False)),
     ],
 )
-def test_machines_are_compared_by_what_both_tell(
+def test_machines_are_compared_by_the_parts_that_both_report(
     before: list[dict[str, str]], after: list[dict[str, str]], expected: tuple[str, str, bool]
 ) -> None:
     assert compared(before, after) == expected
@@ -52,14 +52,14 @@ def test_machines_are_compared_by_what_both_tell(
         ),
         (OLD, False, False, "", "", "it is still the old machine"),
         (OLD, True, True, "", "provisioned again", ""),
-        # A run that was cut off goes on; one whose machine was admitted is over.
+        # An interrupted run is continued; after the machine was admitted, the run is finished.
         (OLD, False, False, "replaced", "", ""),
         (OLD, False, False, "admitted", "", "it is still the old machine"),
         ("ssh-ed25519 GONE", False, False, "", "", "its host key is revoked"),
         (OTHERS, False, True, "", "", "it has the host key of gpu4"),
     ],
 )
-def test_what_became_of_a_machine(  # noqa: PLR0913, PLR0917 - a table
+def test_change_of_a_machine_is_classified(  # noqa: PLR0913, PLR0917 - a table
     key: str,
     same_serial: bool,  # noqa: FBT001
     allow_same: bool,  # noqa: FBT001
@@ -81,12 +81,12 @@ def test_what_became_of_a_machine(  # noqa: PLR0913, PLR0917 - a table
     assert bool(found.problem) == bool(problem) == bool(found.remedy)
 
 
-def test_a_node_that_no_ledger_knows_gets_a_machine() -> None:
+def test_node_missing_in_the_ledger_counts_as_replaced() -> None:
     given: dict[str, Any] = {"known": {}, "former": [], "records": [], "same_serial": False, "allow_same": False}
     assert change_of("gpu3", NEW, **given).event == "replaced"
 
 
-def test_the_last_machine_that_the_site_noted() -> None:
+def test_last_recorded_machine_is_used() -> None:
     records: list[dict[str, Any]] = [
         {"node": "gpu3", "parts": [part("machine", "A")]},
         {"node": "gpu3", "parts": [part("machine", "B"), "damaged"]},

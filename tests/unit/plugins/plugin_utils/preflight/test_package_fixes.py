@@ -1,4 +1,4 @@
-"""Versions without security fixes by distribution, as in the documentation."""
+"""Tests of versions without security fixes by distribution, and of their documentation."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ROCKY = {"id": "rocky", "version": "9.6", "name": "Rocky Linux 9.6"}
         (DEBIAN_13, "slurm", "24.11.5-4", "fixed in 24.11.5-4+deb13u1"),
         (DEBIAN_13, "slurm", "24.11.5-4+deb13u1", ""),
         (DEBIAN_13, "slurm", "24.11.5-4+deb13u2", ""),
-        # Packages of another source on Debian 13: a greater number alone is no fix.
+        # Packages from another source on Debian 13: a higher version is not necessarily fixed.
         (DEBIAN_13, "slurm", "25.11.3-1", "older than 25.11.8"),
         (DEBIAN_13, "slurm", "25.05.8-1", "older than 25.05.9"),
         (DEBIAN_13, "slurm", "26.05.5-1", ""),
@@ -56,7 +56,7 @@ ROCKY = {"id": "rocky", "version": "9.6", "name": "Rocky Linux 9.6"}
         (ROCKY, "munge", "0.5.13-13.el9", "may have"),
     ],
 )
-def test_revisions_without_fixes(system: dict[str, str], key: str, version: str, said: str) -> None:
+def test_revisions_without_fixes_are_reported(system: dict[str, str], key: str, version: str, said: str) -> None:
     found = [*unfixed_packages(package_fixes(), system, {key: version})]
     assert bool(found) == bool(said)
     for each in found:
@@ -64,7 +64,7 @@ def test_revisions_without_fixes(system: dict[str, str], key: str, version: str,
         assert version in each.problem
         assert "CVE-2026-" in each.problem
         assert "docs/upgrade.md" in each.remedy
-        # A fix that the table does not know is looked up on the host.
+        # For a fix that is not in the table, the remedy refers to the changelog on the host.
         assert ("changelog" in each.remedy) == ("may have" in each.problem) == (not each.is_known)
 
 
@@ -75,7 +75,7 @@ def test_revisions_without_fixes(system: dict[str, str], key: str, version: str,
         ("driver", "580.95.05", "580.159.03"),
         ("driver", "535.309.01", ""),
         ("driver", "600.1.1", ""),
-        # The bulletin has no fix for these branches, and names the branches that have one.
+        # The bulletin has no fix for these branches and names the fixed branches.
         ("driver", "550.163.01", "535.309.01, 580.159.03, 595.71.05"),
         ("driver", "570.211.01", "535.309.01, 580.159.03, 595.71.05"),
         ("driver", "590.48.01", "535.309.01, 580.159.03, 595.71.05"),
@@ -95,7 +95,7 @@ def test_revisions_without_fixes(system: dict[str, str], key: str, version: str,
         ("pyxis", "0.15.0", ""),
     ],
 )
-def test_software_of_nvidia_needs_the_release_of_its_bulletin(key: str, version: str, needed: str) -> None:
+def test_nvidia_software_needs_the_release_of_its_bulletin(key: str, version: str, needed: str) -> None:
     for system in (DEBIAN_13, UBUNTU, ROCKY):
         found = [*unfixed_packages(package_fixes(), system, {key: version})]
         assert bool(found) == bool(needed)
@@ -106,21 +106,21 @@ def test_software_of_nvidia_needs_the_release_of_its_bulletin(key: str, version:
             assert "_version" in each.remedy
 
 
-def test_a_node_reports_all_products_of_the_table() -> None:
+def test_node_reports_all_products_of_the_table() -> None:
     keys = [product["key"] for product in package_fixes()["products"]]
     assert set(keys) == {*PACKAGES, "driver", "cuda"}
     assert len(keys) == len(set(keys))
 
 
 def test_preflight_and_doctor_warn() -> None:
-    """Both show what `node_advice` returns."""
+    """Both show the result of `node_advice`."""
     node = {"os": DEBIAN_12, "versions": {"slurm": "22.05.8-4+deb12u3", "munge": "0.5.15-2"}}
     found = node_advice("ctl", node)
     assert [(each["hosts"], each["key"]) for each in found] == [(["ctl"], "Slurm"), (["ctl"], "munge")]
     assert node_advice("ctl", {"os": DEBIAN_13, "versions": {"slurm": "24.11.5-4+deb13u1"}}) == []
 
 
-def test_the_table_has_sources_and_days_and_support_md_says_the_same() -> None:
+def test_table_has_sources_and_dates_and_matches_support_md() -> None:
     table = package_fixes()
     page = (TOP / "docs/support.md").read_text()
     page = page[page.index("## Known vulnerabilities") :]
@@ -149,7 +149,7 @@ def test_the_table_has_sources_and_days_and_support_md_says_the_same() -> None:
 @pytest.mark.parametrize(
     ("one", "other", "expected"),
     [
-        # As `dpkg --compare-versions` says.
+        # Results of `dpkg --compare-versions`.
         ("24.11.5-4", "24.11.5-4+deb13u1", -1),
         ("24.11.5-4ubuntu1", "24.11.5-4+deb13u1", -1),
         ("0.5.16-1.1~deb13u1", "0.5.16-1.1", -1),
@@ -167,7 +167,7 @@ def test_debian_versions(one: str, other: str, expected: int) -> None:
 @pytest.mark.parametrize(
     ("one", "other", "expected"),
     [
-        # As rpm.vercmp says; `_` and `.` only separate.
+        # Results of rpm.vercmp; `_` and `.` are only separators.
         ("25.05.9-1.el9", "25.05.10-1.el9", -1),
         ("1.0~rc1-1", "1.0-1", -1),
         ("1.0^git1-1", "1.0-1", 1),

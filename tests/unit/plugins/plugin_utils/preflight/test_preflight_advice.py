@@ -1,4 +1,4 @@
-"""Advice about nodes: old versions, and kernels that require a reboot."""
+"""Tests of advice about nodes: old versions, and kernels that require a reboot."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ansible_collections.busbar.cluster.roles.preflight.checks import node_advic
     [
         ("6.8.0-60-generic", ["6.8.0-60-generic", "6.8.0-124-generic"], "6.8.0-124-generic"),
         ("6.8.0-124-generic", ["6.8.0-60-generic", "6.8.0-124-generic"], ""),
-        # Another flavour is another kernel: the site boots this one.
+        # A kernel of another flavour does not replace the running one.
         ("6.8.0-60-generic", ["6.8.0-60-generic", "6.8.0-1044-nvidia"], ""),
         ("6.12.41+deb13-amd64", ["6.12.41+deb13-amd64", "6.12.48+deb13-amd64"], "6.12.48+deb13-amd64"),
         ("6.1.0-9-amd64", ["6.1.0-9-amd64", "6.1.0-40-amd64"], "6.1.0-40-amd64"),
@@ -21,17 +21,17 @@ from ansible_collections.busbar.cluster.roles.preflight.checks import node_advic
             ["5.14.0-427.13.1.el9_4.x86_64", "5.14.0-570.el9_6.x86_64"],
             "5.14.0-570.el9_6.x86_64",
         ),
-        # In a container the kernel is its host's.
+        # A container runs the kernel of its host.
         ("6.1.0-9-amd64", ["6.12.48+deb13-amd64"], ""),
         ("6.1.0-9-amd64", [], ""),
         ("odd", ["odd", "6.1.0-9-amd64"], ""),
     ],
 )
-def test_a_kernel_that_waits_for_a_boot(running: str, installed: list[str], newer: str) -> None:
+def test_newer_installed_kernel_is_found(running: str, installed: list[str], newer: str) -> None:
     assert newer_kernel(running, installed) == newer
 
 
-def test_the_lines_about_a_node() -> None:
+def test_advice_about_a_node() -> None:
     node = {
         "kernel": "6.8.0-60-generic",
         "kernels": ["6.8.0-60-generic", "6.8.0-124-generic"],
@@ -45,5 +45,5 @@ def test_the_lines_about_a_node() -> None:
     assert kernel["problem"] == "6.8.0-60-generic is running, but 6.8.0-124-generic is installed and requires a reboot"
 
 
-def test_a_node_that_says_nothing_of_itself_is_not_spoken_of() -> None:
+def test_node_without_facts_gets_no_advice() -> None:
     assert node_advice("gpu1", {}) == []

@@ -1,4 +1,4 @@
-"""Unknown groups with suggestions, and hosts without a group."""
+"""Tests of unknown groups with suggestions, and of hosts without a group."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _refused(groups: dict[str, list[str]], *allowed: str) -> list[Problem]:
     return [each for each in group_problems({**SOUND, **groups}, allowed) if not is_advice(each)]
 
 
-def test_groups_of_the_site_s_own_are_fine() -> None:
+def test_groups_of_the_site_are_accepted() -> None:
     assert group_problems(SOUND) == []
     assert group_problems({**SOUND, "busbar_new_nodes": ["gpu2"]}) == []
 
@@ -50,7 +50,7 @@ def test_groups_of_the_site_s_own_are_fine() -> None:
         ("server_nfs", "nfs_server"),
     ],
 )
-def test_a_misspelt_group_is_refused_with_the_one_that_is_meant(written: str, meant: str) -> None:
+def test_misspelt_group_is_refused_with_a_suggestion(written: str, meant: str) -> None:
     (found,) = _refused({written: ["ctl", "login1"], "all": [*SOUND["all"], "login1"]})
     assert "login1" in found["hosts"]
     assert found["key"] == f"group {written}"
@@ -59,7 +59,7 @@ def test_a_misspelt_group_is_refused_with_the_one_that_is_meant(written: str, me
     assert _refused({written: ["ctl"]}, written) == []
 
 
-def test_a_group_with_the_hosts_of_the_one_that_it_resembles_is_fine() -> None:
+def test_similar_group_with_hosts_of_the_known_group_is_accepted() -> None:
     assert group_problems({**SOUND, "slurm_compute2": ["gpu2"], "compute": ["gpu1", "gpu2"], "head": ["ctl"]}) == []
 
 
@@ -76,7 +76,7 @@ def test_a_group_with_the_hosts_of_the_one_that_it_resembles_is_fine() -> None:
         ("slurmexechosts", "galaxyproject.slurm", "slurm_compute"),
     ],
 )
-def test_a_group_of_another_toolkit_is_refused_with_ours(written: str, toolkit: str, meant: str) -> None:
+def test_group_of_another_toolkit_is_refused_with_the_busbar_group(written: str, toolkit: str, meant: str) -> None:
     (found,) = _refused({written: ["other"], "all": [*SOUND["all"], "other"]})
     assert (found["hosts"], found["key"]) == (["other"], f"group {written}")
     assert toolkit in found["problem"]
@@ -84,7 +84,7 @@ def test_a_group_of_another_toolkit_is_refused_with_ours(written: str, toolkit: 
     assert ("busbar adopt deepops" in found["remedy"]) == (toolkit in {"DeepOps", "ansible-slurm-appliance"})
 
 
-def test_a_common_group_name_is_refused_only_if_no_other_group_has_its_role() -> None:
+def test_common_group_name_is_refused_only_if_no_other_group_has_its_role() -> None:
     groups = {"login": ["front"], "all": [*SOUND["all"], "front"]}
     (found,) = _refused(groups)
     assert (found["hosts"], found["key"]) == (["front"], "group login")
@@ -95,7 +95,7 @@ def test_a_common_group_name_is_refused_only_if_no_other_group_has_its_role() ->
     assert (shown["key"], is_advice(shown)) == ("group login", True)
 
 
-def test_an_inventory_without_any_group_of_ours_is_refused_with_all_of_them() -> None:
+def test_inventory_without_a_busbar_group_is_refused_with_the_list() -> None:
     (found,) = group_problems({"all": ["a", "b"], "ungrouped": ["a"], "gpus": ["b"]})
     assert not is_advice(found)
     assert "gpus" in found["problem"]
@@ -105,13 +105,13 @@ def test_an_inventory_without_any_group_of_ours_is_refused_with_all_of_them() ->
     assert [each["key"] for each in group_problems(deepops)] == ["group slurm-master", "group slurm-node", "inventory"]
 
 
-def test_a_host_in_none_of_the_groups_is_shown() -> None:
+def test_host_without_a_busbar_group_is_shown() -> None:
     (shown,) = group_problems({**SOUND, "all": [*SOUND["all"], "pdu1", "localhost"]})
     assert (shown["hosts"], is_advice(shown)) == (["pdu1"], True)
     assert "slurm_compute" in shown["remedy"]
 
 
-def test_a_misspelt_child_group_is_refused_with_the_hosts_that_it_loses() -> None:
+def test_misspelt_child_group_is_refused_with_the_affected_hosts() -> None:
     groups = {"all": [*SOUND["all"], "gpu3"], "l40s": ["gpu3"], "l4os": []}
     (found,) = _refused(groups)
     assert (found["hosts"], found["key"]) == (["gpu3"], "group l4os")
@@ -126,18 +126,18 @@ def test_all_groups_of_the_playbooks_are_known() -> None:
 
 
 @pytest.mark.parametrize("limit", ["", "gpu1", "gpu1,slurm_compute", "gpu[1:9]", "all:!gpu1", "gpu*", "~gpu", "@file"])
-def test_a_limit_to_hosts_groups_and_patterns_is_fine(limit: str) -> None:
+def test_limit_to_hosts_groups_and_patterns_is_accepted(limit: str) -> None:
     assert limit_problems(limit, SOUND) == []
 
 
 @pytest.mark.parametrize("limit", ["gpu1:gpu12", "all:!gpu12", "all,!gpu12", "all:&gpu12"])
 def test_each_part_of_a_limit_must_exist(limit: str) -> None:
-    """A misspelt host that is to be left out would be changed with the rest."""
+    """If an excluded host were misspelt, the run would change it with the others."""
     (found,) = limit_problems(limit, SOUND)
     assert "gpu12" in found["problem"]
 
 
-def test_a_limit_to_a_host_that_does_not_exist_is_refused() -> None:
+def test_limit_to_a_missing_host_is_refused() -> None:
     first, second = limit_problems("gpu1,gpu12,elsewhere", SOUND)
     assert (first["key"], "gpu12" in first["problem"], "did you mean gpu" in first["remedy"]) == ("--limit", True, True)
     assert "elsewhere" in second["problem"]

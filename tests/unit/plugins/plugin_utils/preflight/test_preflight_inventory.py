@@ -1,4 +1,4 @@
-"""Consistency of the inventory."""
+"""Tests of the consistency of the inventory."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_names_and_addresses(hosts: list[HostEntry], expected: list[tuple[list[s
     assert briefly(host_problems(hosts)) == expected
 
 
-def test_a_full_name_comes_with_its_remedy() -> None:
+def test_fully_qualified_name_is_reported_with_the_remedy() -> None:
     assert "ansible_host: gpu1.site.org" in host_problems([entry("gpu1.site.org")])[0]["remedy"]
 
 
@@ -99,7 +99,7 @@ def test_hardware_choice(host: HostEntry, own: list[str], compute: list[str], ex
     assert [problem["problem"] for problem in problems] == ([expected] if expected else [])
 
 
-def test_each_fault_of_a_profile_names_its_hosts_and_its_key() -> None:
+def test_each_problem_of_a_profile_names_its_hosts_and_key() -> None:
     hosts = [entry("gpu1", hardware="l40s"), entry("gpu2", hardware="l40s"), entry("ctl", hardware=None)]
     assert catalogue_problems(hosts, site_catalogue({})) == []
     catalogue = site_catalogue({"l40s": {"sockets": 0, "colour": "green"}, "spare": {}})
@@ -113,7 +113,7 @@ def test_each_fault_of_a_profile_names_its_hosts_and_its_key() -> None:
     assert {each["key"] for each in problems if not each["hosts"]} == {"hardware_profiles_extra.spare"}
 
 
-def test_a_wrong_profile_of_the_collection_is_named_by_its_file(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invalid_profile_of_the_collection_is_named_by_its_file(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(shipped_profile("l40s"), "sockets", 0)
     (problem,) = catalogue_problems([], site_catalogue({}))
     assert problem["key"] == "plugins/plugin_utils/engine/catalogue/hardware/l40s.yml"

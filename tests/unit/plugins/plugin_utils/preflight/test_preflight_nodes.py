@@ -1,4 +1,4 @@
-"""Nodes compared with the inventory."""
+"""Tests of comparing nodes with the inventory."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_problems(found: dict[str, Any], expected: list[tuple[str, str]]) -> Non
     assert all(problem["hosts"] == ["gpu1"] and problem["remedy"] for problem in problems)
 
 
-def test_a_host_without_hardware_may_be_small() -> None:
+def test_host_without_hardware_can_be_small() -> None:
     assert node_problems("ctl", answer(cpus=1, memory_mb=1), None, LIMITS) == []
 
 
@@ -95,7 +95,7 @@ def test_a_host_without_hardware_may_be_small() -> None:
         ("Connection timed out", "preflight_allow_unreachable"),
     ],
 )
-def test_remedies_of_a_lost_connection(message: str, remedy: str) -> None:
+def test_remedy_of_a_connection_failure(message: str, remedy: str) -> None:
     problems = node_problems("gpu1", {"reached": False, "failure": "connection", "message": message}, None, LIMITS)
     assert remedy in problems[0]["remedy"]
 
@@ -109,7 +109,7 @@ def test_remedies_of_a_lost_connection(message: str, remedy: str) -> None:
         ({"hostname": "gpu1"}, "n01", False),
     ],
 )
-def test_a_container_keeps_its_name(node: dict[str, Any], wanted: str, *, refused: bool) -> None:
+def test_name_of_a_container_cannot_be_changed(node: dict[str, Any], wanted: str, *, refused: bool) -> None:
     found = name_problems("n01", {**NODE, **node}, wanted)
     assert [(problem["hosts"], problem["key"]) for problem in found] == ([(["n01"], "hosts_name")] if refused else [])
     assert all("--hostname n01" in problem["remedy"] and "gpu1" in problem["problem"] for problem in found)

@@ -1,4 +1,4 @@
-"""Unknown options and values of the wrong type, with place and remedy."""
+"""Tests of unknown options and values of the wrong type, with place and remedy."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _unknown(*settings: Setting, allowed: tuple[str, ...] = ()) -> list[Any]:
     return unknown_problems(settings, KNOWN, FAMILIES, allowed)
 
 
-def test_a_misspelt_option_is_reported_with_the_nearest_name_and_the_place() -> None:
+def test_misspelt_option_is_reported_with_the_nearest_name_and_its_place() -> None:
     (found,) = _unknown(Setting("slurm_partition", [], "group gpu", place="inventory/group_vars/gpu.yml:3"))
     assert (found["key"], found["hosts"]) == ("slurm_partition", [])
     assert "set for group gpu in inventory/group_vars/gpu.yml:3" in found["problem"]
@@ -55,11 +55,11 @@ def test_one_name_on_many_hosts_is_one_problem() -> None:
 @pytest.mark.parametrize(
     "name", ["slurm_port", "slurm", "slurmdb_host", "site_slurm_port", "__slurm_own", "ansible_host", "ansible_user"]
 )
-def test_names_that_are_options_or_begin_otherwise_are_fine(name: str) -> None:
+def test_options_and_names_with_other_prefixes_are_accepted(name: str) -> None:
     assert _unknown(Setting(name, 1, "group all")) == []
 
 
-def test_a_site_may_name_its_own() -> None:
+def test_site_can_allow_its_own_names() -> None:
     setting = Setting("hardware_room", "B12", "group all")
     assert len(_unknown(setting)) == 1
     assert _unknown(setting, allowed=("hardware_room",)) == []
@@ -82,7 +82,7 @@ def test_a_site_may_name_its_own() -> None:
         ("slurm_stages", "node,pair", "is text (expected a list of texts"),
     ],
 )
-def test_a_wrong_type_is_reported_under_the_user_s_option(name: str, value: object, words: str) -> None:
+def test_wrong_type_is_reported_under_the_option_of_the_user(name: str, value: object, words: str) -> None:
     (found,) = type_problems([Setting(name, value, "host ctl", "ctl", "hosts.yml:4")], OPTIONS)
     assert (found["key"], found["hosts"]) == (name, ["ctl"])
     assert words in found["problem"]
@@ -104,18 +104,18 @@ def test_a_wrong_type_is_reported_under_the_user_s_option(name: str, value: obje
         ("other", object()),
     ],
 )
-def test_what_ansible_takes_is_fine(name: str, value: object) -> None:
+def test_values_accepted_by_ansible_are_accepted(name: str, value: object) -> None:
     assert type_problems([Setting(name, value, "group all")], OPTIONS) == []
 
 
-def test_a_list_is_text_only_where_a_role_takes_it_apart() -> None:
+def test_list_can_be_text_only_if_the_role_splits_it() -> None:
     stages = {"validation_stages": Option("validation", SPECS["slurm_stages"])}
     assert type_problems([Setting("validation_stages", "node,pair", "-e")], stages) == []
     (found,) = type_problems([Setting("slurm_stages", "node,pair", "-e")], OPTIONS)
     assert "given by -e" in found["problem"]
 
 
-def test_a_value_is_not_shown_and_not_changed() -> None:
+def test_value_is_not_shown_or_changed() -> None:
     value = ["s3cret", {"name": "a"}]
     (found,) = type_problems([Setting("slurm_partitions", value, "group all")], OPTIONS)
     assert "s3cret" not in found["problem"] + found["remedy"]
@@ -136,7 +136,7 @@ def test_a_value_is_not_shown_and_not_changed() -> None:
         ("node_exporter_facts", "node_exporter_extra_metrics"),
     ],
 )
-def test_the_former_name_of_an_option_is_reported_with_the_present_one(former: str, present: str) -> None:
+def test_former_name_of_an_option_is_reported_with_the_current_one(former: str, present: str) -> None:
     settings = [Setting(former, 1, "host gpu1", "gpu1"), Setting(present, 1, "-e")]
     (found,) = former_problems(settings, declared_options())
     assert (found["hosts"], found["key"]) == (["gpu1"], former)
@@ -146,7 +146,7 @@ def test_the_former_name_of_an_option_is_reported_with_the_present_one(former: s
 
 
 @pytest.mark.parametrize("name", [*REMOVED, "nccl_validation_storage_user", "slurm_health_check_states_of_old"])
-def test_an_option_that_was_removed_is_to_be_deleted(name: str) -> None:
+def test_removed_option_is_reported(name: str) -> None:
     setting = Setting(name, 1, "group all", place="inventory/group_vars/all/a.yml:3")
     (found,) = former_problems([setting], declared_options())
     assert found["key"] == name
@@ -156,11 +156,11 @@ def test_an_option_that_was_removed_is_to_be_deleted(name: str) -> None:
     assert unknown_problems([setting], [*declared_options()], FAMILIES, []) == []
 
 
-def test_an_option_that_exists_is_not_called_removed() -> None:
+def test_existing_option_is_not_listed_as_removed() -> None:
     assert not REMOVED.keys() & declared_options().keys()
 
 
-def test_the_replacement_of_a_removed_option_exists() -> None:
+def test_replacement_of_a_removed_option_exists() -> None:
     known = {*declared_options(), *SITE_VARIABLES}
     named = {name for remedy in REMOVED.values() for name in re.findall(r"\b(?:set|and|or) ([a-z]+_\w+)", remedy)}
     assert "node_exporter_textfile_dir" in named
@@ -176,7 +176,7 @@ def test_the_replacement_of_a_removed_option_exists() -> None:
         ("slurm_nfs_path", "oci-hpc", "slurm_state_directory"),
     ],
 )
-def test_a_variable_of_another_toolkit_is_named_as_such(name: str, toolkit: str, ours: str) -> None:
+def test_variable_of_another_toolkit_is_reported_as_such(name: str, toolkit: str, ours: str) -> None:
     (found,) = _unknown(Setting(name, 1, "host gpu1", "gpu1", "hosts.yml:9"))
     assert (found["hosts"], found["key"], is_advice(found)) == (["gpu1"], name, False)
     assert toolkit in found["problem"]
@@ -186,7 +186,7 @@ def test_a_variable_of_another_toolkit_is_named_as_such(name: str, toolkit: str,
 
 
 @pytest.mark.parametrize("name", ["users", "nfs_exports", "openhpc_partitions", "appliances_mode"])
-def test_one_that_a_site_may_have_is_only_shown(name: str) -> None:
+def test_variable_that_a_site_may_use_is_only_shown(name: str) -> None:
     (found,) = _unknown(Setting(name, 1, "group all"))
     assert is_advice(found)
     assert found["key"] == name
@@ -196,7 +196,7 @@ def test_one_that_a_site_may_have_is_only_shown(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "meant"), [("mung_key", "munge_key"), ("slrum_port", "slurm_port"), ("ansible_hosts", "ansible_host")]
 )
-def test_a_typing_error_in_the_part_of_the_role_is_refused(name: str, meant: str) -> None:
+def test_misspelt_role_prefix_is_refused(name: str, meant: str) -> None:
     (found,) = _unknown(Setting(name, 1, "group all", place="hosts.yml:2"))
     assert (found["key"], is_advice(found)) == (name, False)
     assert f"did you mean {meant}?" in found["remedy"]
@@ -250,7 +250,7 @@ def test_all_entries_with_wrong_keys_or_values_are_reported_at_once() -> None:
 
 
 class _Uncopied(dict[str, Any]):
-    """As a value that Ansible has not worked out: its copy takes all variables along, and is made in seconds."""
+    """A stand-in for an unevaluated Ansible value, whose copy includes all variables and takes seconds."""
 
     def __deepcopy__(self, memo: object) -> dict[str, Any]:
         message = "copied"
@@ -260,13 +260,13 @@ class _Uncopied(dict[str, Any]):
 @pytest.mark.parametrize(
     ("name", "value"), [("slurm_partitions", [_Uncopied(name="all")]), ("slurm_config", _Uncopied(MaxJobCount=9))]
 )
-def test_what_is_in_an_entry_is_not_copied(name: str, value: object) -> None:
+def test_entries_are_not_copied(name: str, value: object) -> None:
     assert type_problems([Setting(name, value, "group all")], OPTIONS) == []
     (found,) = type_problems([Setting("slurm_port", value, "group all")], OPTIONS)
     assert "(expected an integer)" in found["problem"]
 
 
-def test_what_stands_for_a_variable_of_another_toolkit_exists() -> None:
+def test_replacement_of_a_variable_of_another_toolkit_exists() -> None:
     known = {*declared_options(), *SITE_VARIABLES, *KNOWN_GROUPS, "ansible_user"}
     for names in other_toolkits._VARIABLES.values():  # noqa: SLF001 - a table
         for name, ours in names.items():

@@ -1,4 +1,4 @@
-"""Options that a distribution or release does not support."""
+"""Tests of options that a distribution or release does not support."""
 
 from __future__ import annotations
 
@@ -48,7 +48,9 @@ def _keys(system: str, variables: dict[str, Any], *groups: str, slurm: str = "")
         ("debian13", PER_JOB, "slurm_compute", "slurm_job_scripts.TaskProlog"),
     ],
 )
-def test_what_the_system_does_not_have_is_refused(system: str, variables: dict[str, Any], group: str, key: str) -> None:
+def test_option_unsupported_by_the_system_is_refused(
+    system: str, variables: dict[str, Any], group: str, key: str
+) -> None:
     assert _keys(system, variables, group) == [key]
 
 
@@ -70,11 +72,11 @@ def test_what_the_system_does_not_have_is_refused(system: str, variables: dict[s
         ("debian13", {**PROLOG, "slurm_repository": {"uris": "x"}}, "slurm_compute"),
     ],
 )
-def test_what_it_has_is_fine(system: str, variables: dict[str, Any], group: str) -> None:
+def test_option_supported_by_the_system_is_accepted(system: str, variables: dict[str, Any], group: str) -> None:
     assert _keys(system, variables, group) == []
 
 
-def test_the_slurm_that_is_installed_counts_before_that_of_the_release() -> None:
+def test_installed_slurm_takes_precedence_over_that_of_the_distribution() -> None:
     assert _keys("debian13", PROLOG, "slurm_compute", slurm="26.05.5-1") == []
     assert _keys("debian12", AUTODETECT, "slurm_compute", slurm="24.11.5-4") == []
     assert _keys("debian13", AUTODETECT, "slurm_compute", slurm="24.05.2-1") == ["slurm_gres_mode"]
@@ -83,7 +85,7 @@ def test_the_slurm_that_is_installed_counts_before_that_of_the_release() -> None
 
 
 def reached(system: str) -> dict[str, Any]:
-    """The answer of a node with nothing wrong but its release."""
+    """Return the answer of a node whose only problem is its release."""
     node: dict[str, Any] = {"os": SYSTEMS[system], "versions": {}, "users": {}, "groups": {}, "programs": []}
     node |= {"euid": 0, "architecture": "x86_64", "free_mb": {}, "cpus": 1, "memory_mb": 1}
     return {"reached": True, "node": node}
@@ -102,7 +104,7 @@ def test_all_hosts_are_named_in_one_message() -> None:
     assert len(rest) == 1
 
 
-def test_a_driver_that_the_distribution_does_not_have_is_refused() -> None:
+def test_driver_missing_in_the_distribution_is_refused() -> None:
     gpu = {"model": "NVIDIA H100 80GB HBM3", "count": 8, "memory_mb": 81559}
     answer = reached("debian12")
     own = {"nvidia_driver_source": "distribution", "nvidia_driver_branch": "580", "hardware": "h100", "answer": answer}
@@ -124,7 +126,7 @@ def test_a_driver_that_the_distribution_does_not_have_is_refused() -> None:
         ("rocky9", {"nvidia_driver_version": "580.95.05"}, []),
     ],
 )
-def test_arm_nodes_are_refused_where_nvidia_has_no_packages(system: str, own: dict[str, Any], keys: list[str]) -> None:
+def test_arm_nodes_are_refused_if_nvidia_has_no_packages(system: str, own: dict[str, Any], keys: list[str]) -> None:
     answer = reached(system)
     answer["node"]["architecture"] = "aarch64"
     gpu = {"model": "NVIDIA GH200 480GB", "count": 1, "memory_mb": 97871}

@@ -1,4 +1,4 @@
-"""Problems with containers and IP over InfiniBand."""
+"""Tests of problems with containers and IP over InfiniBand."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SHA256 = "0123456789abcdef" * 4
 
 
 def told(**variables: Any) -> list[str]:  # noqa: ANN401 - any variable
-    """What is said of two hosts with the same variables."""
+    """Return the problems of two hosts with the same variables."""
     hosts = {"gpu1": {"ansible_host": "10.0.0.1", **variables}, "gpu2": {"ansible_host": "10.0.0.2", **variables}}
     cluster = {"groups": {"all": list(hosts)}, "hostvars": hosts}
     found = [each for role in (enroot, pyxis, rdma) for each in role.check_inventory({}, cluster)]
@@ -38,7 +38,7 @@ def told(**variables: Any) -> list[str]:  # noqa: ANN401 - any variable
         {"pyxis_enabled": True, "pyxis_version": "0.24.0"},
     ],
 )
-def test_what_is_declared_in_full_or_not_at_all_is_fine(variables: dict[str, Any]) -> None:
+def test_complete_or_empty_declaration_is_accepted(variables: dict[str, Any]) -> None:
     assert told(**variables) == []
 
 
@@ -63,13 +63,13 @@ def test_what_is_declared_in_full_or_not_at_all_is_fine(variables: dict[str, Any
         ),
     ],
 )
-def test_what_cannot_be_verified_or_clashes_is_named_for_all_hosts_at_once(
+def test_unverifiable_or_conflicting_options_are_reported_for_all_hosts_at_once(
     variables: dict[str, Any], words: str
 ) -> None:
     assert any(words in line for line in told(**variables)), told(**variables)
 
 
-def test_the_versions_whose_checksum_is_known_are_those_of_the_role() -> None:
+def test_versions_with_known_checksums_match_the_role_pyxis() -> None:
     role = Path(__file__).resolve().parents[5] / "roles/pyxis"
     known = yaml.safe_load((role / "vars/main.yml").read_text())["__pyxis_known"]
     assert tuple(known) == pyxis.KNOWN
@@ -77,7 +77,7 @@ def test_the_versions_whose_checksum_is_known_are_those_of_the_role() -> None:
     assert all(re.fullmatch(r"[0-9a-f]{64}", each) for each in known.values())
 
 
-def test_the_version_of_enroot_that_is_built_is_that_of_the_role() -> None:
+def test_versions_of_enroot_that_are_built_match_the_role() -> None:
     role = Path(__file__).resolve().parents[5] / "roles/enroot"
     known = yaml.safe_load((role / "vars/main.yml").read_text())["__enroot_known"]
     assert tuple(known) == enroot.KNOWN
@@ -90,9 +90,7 @@ def test_the_version_of_enroot_that_is_built_is_that_of_the_role() -> None:
     ("system", "checksums", "refused"),
     [("debian", {}, False), ("ubuntu", {}, False), ("rocky", {}, True), ("rocky", {"enroot.rpm": SHA256}, False)],
 )
-def test_where_enroot_is_not_built_its_packages_need_checksums(
-    system: str, checksums: dict[str, str], *, refused: bool
-) -> None:
+def test_enroot_packages_need_checksums_if_not_built(system: str, checksums: dict[str, str], *, refused: bool) -> None:
     variables = {"enroot_enabled": True, "enroot_checksums": checksums}
     found = node_software_problems("gpu1", variables, None, [], system)
     assert [(item["hosts"], item["key"]) for item in found] == ([(["gpu1"], "enroot_checksums")] if refused else [])
@@ -120,7 +118,7 @@ NO_TOOLKIT = {"nvidia_container_toolkit_source": "none", "validation_image": "/i
         ({"validation_image": "a"}, GPUS, [], ""),
     ],
 )
-def test_what_a_node_lacks_for_its_containers(
+def test_missing_container_requirements_of_a_node_are_reported(
     variables: dict[str, Any], hardware: dict[str, Any] | None, programs: list[str], words: str
 ) -> None:
     found = node_software_problems("gpu1", variables, hardware, programs)

@@ -1,4 +1,4 @@
-"""Options without effect, with their requirement."""
+"""Tests of options without effect, with their requirement."""
 
 from __future__ import annotations
 
@@ -50,9 +50,7 @@ def _shown(variables: dict[str, object], **groups: list[str]) -> list[Problem]:
         ("tls_days", "x", "monitoring_tls", "set tls_enabled: true"),
     ],
 )
-def test_an_option_without_effect_is_shown_with_what_it_needs(
-    name: str, value: object, needs: str, remedy: str
-) -> None:
+def test_option_without_effect_is_shown_with_its_requirement(name: str, value: object, needs: str, remedy: str) -> None:
     (found,) = _shown({name: value})
     assert (found["key"], is_advice(found)) == (name, True)
     assert "has no effect" in found["problem"]
@@ -77,11 +75,11 @@ def test_an_option_without_effect_is_shown_with_what_it_needs(
         {"own_variable": 1},
     ],
 )
-def test_what_has_an_effect_is_not_shown(variables: dict[str, object]) -> None:
+def test_option_with_an_effect_is_not_shown(variables: dict[str, object]) -> None:
     assert _shown(variables) == []
 
 
-def test_a_role_of_a_group_that_is_off_by_its_source_is_shown() -> None:
+def test_options_of_a_role_disabled_by_its_source_are_shown() -> None:
     shown = _shown({"grafana_port": 3001, "prometheus_port": 1}, monitoring=["ctl"])
     assert [each["key"] for each in shown] == ["grafana_port"]
     assert _shown({"grafana_port": 3001, "grafana_source": "url"}, monitoring=["ctl"]) == []
@@ -89,7 +87,7 @@ def test_a_role_of_a_group_that_is_off_by_its_source_is_shown() -> None:
     assert "prometheus_source" in found["problem"]
 
 
-def test_the_rules_name_options_and_groups_that_exist() -> None:
+def test_rules_name_existing_options_and_groups() -> None:
     options = declared_options()
     for prefix, needs in unused._NEEDS.items():  # noqa: SLF001 - a table
         assert any(name.startswith(prefix) for name in options), prefix

@@ -1,4 +1,4 @@
-"""The partition for checks, whose jobs all other jobs preempt."""
+"""Tests of the partition for checks, whose jobs all other jobs preempt."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BATCH: dict[str, Any] = {"name": "batch", "default": True}
 TIER_2 = {"name": "urgent", "params": {"prioritytier": 2, "PreemptMode": "REQUEUE"}}
 
 
-def test_jobs_of_the_partition_give_way_and_those_of_the_others_do_not() -> None:
+def test_only_jobs_of_the_checks_partition_are_preempted() -> None:
     lines = partition_lines(with_checks_partition([BATCH, TIER_2], "checks", {}), {}, ["gpu1"])
     batch, urgent, checks = (dict(word.split("=", 1) for word in line.split()) for line in lines)
     assert (batch["PartitionName"], batch["PreemptMode"], batch["Default"]) == ("batch", "OFF", "yes")
@@ -27,13 +27,13 @@ def test_jobs_of_the_partition_give_way_and_those_of_the_others_do_not() -> None
     assert checks_keys("checks") == {"PreemptType": "preempt/partition_prio", "PreemptMode": "CANCEL"}
 
 
-def test_without_it_nothing_changes() -> None:
+def test_nothing_changes_without_a_checks_partition() -> None:
     assert with_checks_partition([BATCH], "", {}) == [BATCH]
     assert checks_keys("") == {}
     assert checks_problems([{**BATCH, "params": {"PriorityTier": 0}}], "", {"PreemptType": "preempt/qos"}) == []
 
 
-def test_a_site_that_declares_preemption_keeps_what_it_says_of_its_partitions() -> None:
+def test_preemption_settings_of_the_site_are_kept() -> None:
     own = {"preempttype": "preempt/partition_prio"}
     assert with_checks_partition([BATCH], "checks", own)[0] == {**BATCH, "params": {}}
     assert checks_problems([BATCH], "checks", {**own, "PreemptMode": "REQUEUE"}) == []
@@ -55,7 +55,7 @@ def test_a_site_that_declares_preemption_keeps_what_it_says_of_its_partitions() 
         ),
     ],
 )
-def test_what_keeps_jobs_from_giving_way_is_refused(
+def test_settings_that_prevent_preemption_are_refused(
     partitions: list[dict[str, Any]], name: str, config: dict[str, Any], key: str, says: str
 ) -> None:
     (problem,) = checks_problems(partitions, name, config)

@@ -1,4 +1,4 @@
-"""Topology of InfiniBand fabrics: rails, fat trees, missing cables, invalid input."""
+"""Tests of the topology of InfiniBand fabrics: rails, fat trees, missing cables, invalid input."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Cables = dict[str, list[str]]
 
 
 def discovered(cables: Cables) -> str:
-    """What ibnetdiscover prints of switches with these neighbours; a host is written as it is described."""
+    """Return the ibnetdiscover output for switches with these neighbours; hosts are given by node description."""
     joined = dict.fromkeys(
         (end, switch) if end in cables and end < switch else (switch, end)
         for switch, ends in cables.items()
@@ -52,16 +52,16 @@ def hosts(first: int, last: int, rail: int = 0) -> list[str]:
 
 def topology(cables: Cables, nodes: tuple[str, ...] = ()) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = fabric_topology(discovered(cables), nodes)["switches"]
-    # What it says is what the role takes.
+    # The role accepts the result.
     assert len(topology_lines({"switches": found})) == len(found)
     return found
 
 
-def test_a_single_switch() -> None:
+def test_single_switch_is_named() -> None:
     assert topology({"leaf1": hosts(1, 4)}) == [{"name": "leaf1", "nodes": "gpu[1-4]"}]
 
 
-def test_a_fat_tree_of_two_levels_with_a_file_server_on_it() -> None:
+def test_two_level_fat_tree_with_a_file_server() -> None:
     cables = {
         "leaf1": [*hosts(1, 2), "nfs1 mlx5_0", "spine1", "spine2"],
         "leaf2": [*hosts(3, 4), "Mellanox Technologies Aggregation Node", "spine1", "spine2"],
@@ -75,7 +75,7 @@ def test_a_fat_tree_of_two_levels_with_a_file_server_on_it() -> None:
     ]
 
 
-def test_rails_make_one_unit_of_the_nodes_on_the_same_switches() -> None:
+def test_rails_group_the_nodes_on_the_same_switches_into_a_unit() -> None:
     cables: Cables = {"spine1": [], "spine2": []}
     for unit, (first, last) in enumerate(((1, 2), (3, 4)), 1):
         for rail in range(2):
@@ -87,14 +87,14 @@ def test_rails_make_one_unit_of_the_nodes_on_the_same_switches() -> None:
     ]
 
 
-def test_a_node_that_lacks_a_cable_stays_with_its_neighbours() -> None:
+def test_node_with_a_missing_cable_stays_in_its_unit() -> None:
     cables = {"a1": [*hosts(1, 3, 0), "s1"], "a2": [*hosts(1, 2, 1), "s1"], "s1": ["a1", "a2"]}
     found = fabric_topology(discovered(cables))
     assert found["switches"] == [{"name": "unit1", "nodes": "gpu[1-3]"}]
     assert found["notes"] == ["gpu3 is connected to 1 of the 2 switches of its neighbours: check its cables"]
 
 
-def test_a_fat_tree_of_three_levels() -> None:
+def test_three_level_fat_tree() -> None:
     cables: Cables = {"core1": []}
     for pod in (1, 2):
         cables[f"spine{pod}"] = ["core1"]
@@ -127,7 +127,7 @@ def test_what_is_refused(text: str, nodes: tuple[str, ...], words: str) -> None:
         fabric_topology(text, nodes)
 
 
-def test_a_text_that_is_cut_off_is_refused_wherever_it_is_cut() -> None:
+def test_truncated_text_is_refused_at_any_length() -> None:
     cables = {"leaf1": [*hosts(1, 2), "spine1"], "leaf2": [*hosts(3, 4), "spine1"], "spine1": ["leaf1", "leaf2"]}
     lines = discovered(cables).splitlines()
     last = max(number for number, line in enumerate(lines) if line.startswith("["))
@@ -141,7 +141,7 @@ def test_a_text_that_is_cut_off_is_refused_wherever_it_is_cut() -> None:
 
 
 @pytest.mark.parametrize("blank", [True, False], ids=["blank-lines", "none"])
-def test_a_recording_without_its_blank_lines_says_the_same(*, blank: bool) -> None:
+def test_blank_lines_are_optional(*, blank: bool) -> None:
     text = discovered({"leaf1": hosts(1, 2), "leaf2": [*hosts(3, 4), "leaf1"]})
     found = fabric_topology(text if blank else text.replace("\n\n", "\n"))["switches"]
     assert [entry["name"] for entry in found] == ["leaf1", "leaf2", "fabric"]

@@ -1,4 +1,4 @@
-"""Error of slurmd about a failed job launch, from its log."""
+"""Tests of finding the error about a failed job launch in slurmd's log."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from executables import executable
 if TYPE_CHECKING:
     from pathlib import Path
 
-# As slurmd of 26.05 and 24.11 writes it.
+# Log format of slurmd 26.05 and 24.11.
 NEW = """\
 [2026-11-25T10:00:01.100] error: something of another job
 [2026-11-25T10:00:02.100] task/affinity: task_p_slurmd_batch_request: task_p_slurmd_batch_request: 83
@@ -31,7 +31,7 @@ OLD = """\
 
 @pytest.fixture
 def run(tmp_path: Path) -> object:
-    """Run the script on a node with a log of slurmd, in the file or in the journal."""
+    """Return a function that runs the script on a node with a slurmd log in the file or in the journal."""
 
     def done(log: str, job_id: str, *, journal: bool = False) -> str:
         file = tmp_path / "slurmd.log"
@@ -61,13 +61,13 @@ def run(tmp_path: Path) -> object:
         ("", "83", ""),
     ],
 )
-def test_the_error_before_the_launch_that_failed_is_the_reason(
+def test_error_before_the_failed_launch_is_the_reason(
     run: object, log: str, job_id: str, reason: str, *, journal: bool
 ) -> None:
     assert callable(run)
     assert run(log, job_id, journal=journal) == reason
 
 
-def test_only_a_number_gets_into_the_script() -> None:
+def test_script_accepts_only_a_numeric_job_id() -> None:
     with pytest.raises(ValueError, match="is not a job ID"):
         launch_log_script("7; reboot")

@@ -1,4 +1,4 @@
-"""Topology from LLDP in both formats of lldpctl, recorded on GPU nodes and generated."""
+"""Tests of the topology from LLDP in both formats of lldpctl, recorded on GPU nodes and generated."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ RECORDED = Path(__file__).parents[4] / "fixtures" / "lldp"
 
 
 def neighbour(interface: str, switch: str, kind: str = "ifname") -> dict[str, Any]:
-    """One neighbour, as json0 has it."""
+    """Return one neighbour in the json0 format."""
     chassis: dict[str, Any] = {"id": [{"type": "mac", "value": f"id of {switch}"}], "name": [{"value": switch}]}
     port = {"id": [{"type": kind, "value": "swp1"}], "descr": [{"value": "x"}], "ttl": [{"value": "120"}]}
     return {"name": interface, "via": "LLDP", "rid": "1", "chassis": [chassis], "port": [port]}
@@ -26,7 +26,7 @@ def json0(*neighbours: dict[str, Any]) -> str:
 
 
 def cleaned(value: Any) -> Any:  # noqa: ANN401 - JSON
-    """What lldpctl makes of json0 for json: json_element_cleanup in json_writer.c of lldpd 1.0."""
+    """Convert json0 to json like lldpctl: json_element_cleanup in json_writer.c of lldpd 1.0."""
     if isinstance(value, list):
         return cleaned(value[0]) if len(value) == 1 else [cleaned(item) for item in value]
     if not isinstance(value, dict):
@@ -46,7 +46,7 @@ FORMS = pytest.mark.parametrize("form", [str, as_json], ids=["json0", "json"])
 
 
 def rails(unit: int, *lost: int) -> str:
-    """Eight rails, each with a switch of its own in each unit of nodes."""
+    """Return the neighbours on eight rails, each with its own switch per unit."""
     return json0(*(neighbour(f"eth_r{rail}", f"r{rail}leaf{unit}") for rail in range(8) if rail not in lost))
 
 
@@ -66,19 +66,19 @@ def test_eight_rails_on_eight_switches_are_one_unit(form: Any) -> None:  # noqa:
 
 
 @FORMS
-def test_one_cable_to_one_switch_has_its_name(form: Any) -> None:  # noqa: ANN401
+def test_single_switch_gives_its_name(form: Any) -> None:  # noqa: ANN401
     heard = {node: form(json0(neighbour("eth0", "leaf1"))) for node in ("gpu1", "gpu2")}
     assert lldp_topology(heard) == {"switches": [{"name": "leaf1", "nodes": "gpu[1-2]"}], "notes": []}
 
 
-def test_a_node_that_lacks_a_rail_is_named_and_stays_with_its_neighbours() -> None:
+def test_node_with_a_missing_rail_is_reported_and_stays_in_its_unit() -> None:
     found = lldp_topology({"gpu1": rails(1), "gpu2": rails(1, 5)})
     assert found["switches"] == [{"name": "unit1", "nodes": "gpu[1-2]"}]
     assert found["notes"] == ["gpu2 is connected to 7 of the 8 switches of its neighbours: check its cables"]
 
 
 @FORMS
-def test_machines_and_the_node_itself_are_no_switches(form: Any) -> None:  # noqa: ANN401
+def test_machines_and_the_node_itself_are_not_switches(form: Any) -> None:  # noqa: ANN401
     text = json0(
         neighbour("eth0", "leaf1"),
         neighbour("eth0", "gpu1.cluster.site", "mac"),
@@ -90,7 +90,7 @@ def test_machines_and_the_node_itself_are_no_switches(form: Any) -> None:  # noq
     ]
 
 
-def test_two_switches_of_one_name_are_two() -> None:
+def test_switches_with_the_same_name_are_distinguished() -> None:
     one, other = neighbour("eth0", "switch"), neighbour("eth0", "switch")
     other["chassis"][0]["id"][0]["value"] = "02:00"
     found = lldp_topology({"gpu1": json0(one), "gpu2": json0(other)})
@@ -99,7 +99,7 @@ def test_two_switches_of_one_name_are_two() -> None:
     assert lldp_topology({"gpu1": as_json(json0(one))})["switches"] == [{"name": "unit1", "nodes": "gpu1"}]
 
 
-def test_a_network_that_all_share_is_left_out_by_the_name_of_its_interfaces() -> None:
+def test_shared_network_is_excluded_by_its_interface_names() -> None:
     def heard(unit: int) -> str:
         return json0(neighbour("eno1", "mgmt"), neighbour("eth_r0", f"leaf{unit}"))
 
@@ -110,7 +110,7 @@ def test_a_network_that_all_share_is_left_out_by_the_name_of_its_interfaces() ->
 
 
 @FORMS
-def test_a_node_that_hears_no_switch_is_named(form: Any) -> None:  # noqa: ANN401
+def test_node_without_lldp_from_a_switch_is_named(form: Any) -> None:  # noqa: ANN401
     heard = {"gpu1": rails(1), "gpu2": form(json0()), "gpu3": form(json0(neighbour("eth0", "x", "mac")))}
     with pytest.raises(ValueError, match=r"^gpu\[2-3\] receives no LLDP from a switch: start lldpd there"):
         lldp_topology(heard)
@@ -137,7 +137,7 @@ def test_invalid_output_of_lldpctl_is_refused(text: str, words: str) -> None:
     assert str(caught.value).startswith(words)
 
 
-def test_what_was_recorded_on_gpu_nodes() -> None:
+def test_recordings_from_gpu_nodes_are_parsed() -> None:
     storage = (RECORDED / "two_uplinks.json").read_text()
     looped = "changliu-g86-016"
     found = lldp_topology({looped: storage, "other": storage}, "eth*")
@@ -151,7 +151,7 @@ def test_what_was_recorded_on_gpu_nodes() -> None:
     assert note == "gpu2 is connected to 7 of the 8 switches of its neighbours: check its cables"
 
 
-def test_what_lldpd_of_debian_13_prints_in_both_forms() -> None:
+def test_lldpd_output_of_debian_13_is_parsed_in_both_formats() -> None:
     for form in ("json", "json0"):
         text = (RECORDED / f"debian13.{form}").read_text()
         assert lldp_topology({"gpu1": text})["switches"] == [{"name": "unit1", "nodes": "gpu1"}]

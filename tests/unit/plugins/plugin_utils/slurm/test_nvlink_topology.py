@@ -1,4 +1,4 @@
-"""Block topology from NVLink domains."""
+"""Tests of the block topology from NVLink domains."""
 
 from __future__ import annotations
 
@@ -39,6 +39,6 @@ def test_each_cluster_and_clique_is_a_block() -> None:
         (RACKS, dict.fromkeys(RACKS, "rack1"), "^several NVLink domains share one nvlink_domain"),
     ],
 )
-def test_what_makes_no_blocks(facts: dict[str, Any], domains: dict[str, str], words: str) -> None:
+def test_facts_without_valid_blocks_are_refused(facts: dict[str, Any], domains: dict[str, str], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         nvlink_topology(facts, domains)

@@ -1,4 +1,4 @@
-"""Lines of Slurm's configuration files."""
+"""Tests of the lines of Slurm's configuration files."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_config_lines(config: dict[str, Any], lines: list[str]) -> None:
 
 
 @pytest.mark.parametrize("value", [{"a": 1}, "one\ntwo", [["nested"]]])
-def test_config_lines_refuse(value: object) -> None:
+def test_config_lines_refuse_invalid_values(value: object) -> None:
     with pytest.raises(ValueError, match="Key: "):
         slurm_conf.config_lines({"Key": value})
 
@@ -171,7 +171,7 @@ def test_empty_switch_is_refused() -> None:
         slurm_conf.topology_lines({"switches": [{"name": "s1"}]})
 
 
-def test_thousands_of_nodes_are_one_line_in_little_time() -> None:
+def test_thousands_of_nodes_are_folded_into_one_line_quickly() -> None:
     nodes = [node(f"gpu{number:05}") for number in range(5000)]
     began = time.monotonic()
     assert slurm_conf.node_lines(nodes, CATALOGUE) == [f"NodeName=gpu[00000-04999] {DGX} State=UNKNOWN"]

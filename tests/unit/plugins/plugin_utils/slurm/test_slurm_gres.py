@@ -1,4 +1,4 @@
-"""GPUs in slurm.conf and gres.conf are consistent for each mode and hardware profile."""
+"""Tests that GPUs in slurm.conf and gres.conf are consistent for each mode and hardware profile."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def node(hardware: str, **variables: object) -> slurm_conf.Node:
 
 @pytest.mark.parametrize("name", sorted(CATALOGUE))
 @pytest.mark.parametrize("mode", MODES)
-def test_each_profile_in_each_mode(name: str, mode: str) -> None:
+def test_each_profile_is_consistent_in_each_mode(name: str, mode: str) -> None:
     gpu, one = CATALOGUE[name]["gpu"], node(name, slurm_gres_mode=mode)
     faults = gres_problems([], gpu, None, mode)
     lines = slurm_conf.gres_lines([one], CATALOGUE)
@@ -37,11 +37,11 @@ def test_each_profile_in_each_mode(name: str, mode: str) -> None:
     else:
         assert lines == [f"NodeName=gpu1 AutoDetect={mode}"]
         assert slurm_conf.gpu_plugins([one], CATALOGUE) == [f"gpu_{mode}"]
-        # Slurm finds a declared type in the name that it detects, or ignores the GPU.
+        # Slurm ignores a GPU unless the declared type is part of the detected name.
         assert bool(faults) == (gpu["slurm_type"] not in gpu["model"].lower().replace(" ", "_"))
 
 
-# The sockets of DGX H100 as Slurm counts their cores.
+# The sockets of DGX H100 with Slurm's core numbers.
 CORES = [" Cores=0-55"] * 4 + [" Cores=56-111"] * 4
 WHOLE = [
     f"NodeName=gpu1 Name=gpu Type=h100 File=/dev/nvidia[{files}]{cores}"
@@ -74,7 +74,7 @@ def _files(gpu: int, profile: str, number: int) -> str:
             ["NodeName=gpu1 AutoDetect=nvml"],
             ["gpu_nvml"],
         ),
-        # In the order of nvidia-smi, whatever that of the layout.
+        # The order follows nvidia-smi, not the layout.
         (
             {
                 "mig_layout": [
@@ -91,9 +91,7 @@ def _files(gpu: int, profile: str, number: int) -> str:
         ),
     ],
 )
-def test_a_mig_layout_gives_its_gres(
-    variables: dict[str, Any], gres: str, lines: list[str], plugins: list[str]
-) -> None:
+def test_mig_layout_gives_its_gres(variables: dict[str, Any], gres: str, lines: list[str], plugins: list[str]) -> None:
     one = node("dgx_h100", **variables)
     assert gpu_problems([one], CATALOGUE) == []
     assert slurm_conf.node_attributes(one, CATALOGUE)["Gres"] == gres
@@ -105,7 +103,7 @@ def test_a_mig_layout_gives_its_gres(
     assert counted == sum(4 if "nvidia[" in line else 1 for line in lines)
 
 
-def test_the_layout_of_the_hardware_holds_where_the_host_has_none() -> None:
+def test_layout_of_the_hardware_applies_if_the_host_has_none() -> None:
     catalogue = {"dgx": {**CATALOGUE["dgx_h100"], "gpu": {**CATALOGUE["dgx_h100"]["gpu"], "mig": SEVEN}}}
     assert slurm_conf.gpu_types([node("dgx")], catalogue) == ["1g.10gb"]
     assert slurm_conf.gpu_types([node("dgx", mig_layout=[])], catalogue) == ["h100"]
@@ -132,7 +130,7 @@ def test_the_layout_of_the_hardware_holds_where_the_host_has_none() -> None:
         ),
     ],
 )
-def test_contradictions_are_named(hardware: str, variables: dict[str, Any], key: str, words: str) -> None:
+def test_contradictions_are_reported(hardware: str, variables: dict[str, Any], key: str, words: str) -> None:
     (problem,) = gpu_problems([node(hardware, **variables)], CATALOGUE)
     assert (problem["hosts"], problem["key"]) == (["gpu1"], key)
     assert words in problem["problem"]
@@ -144,14 +142,14 @@ def test_contradictions_are_named(hardware: str, variables: dict[str, Any], key:
     [
         ("gb200_nvl72", {}, ["File=/dev/nvidia[0-1] Cores=0-71", "File=/dev/nvidia[2-3] Cores=72-143"]),
         ("dgx2", {}, ["File=/dev/nvidia[0-7] Cores=0-23", "File=/dev/nvidia[8-15] Cores=24-47"]),
-        # What the site tells Slurm of the node counts.
+        # Node parameters set by the site take precedence.
         (
             "gb200_nvl72",
             {"slurm_node_params": {"coresPerSocket": 36}},
             ["File=/dev/nvidia[0-1] Cores=0-35", "File=/dev/nvidia[2-3] Cores=36-71"],
         ),
         ("l40s", {}, ["File=/dev/nvidia[0-3]"]),
-        # Slurm numbers the GPUs in the order of the lines.
+        # Slurm numbers GPUs in the order of the lines.
         (
             "far",
             {},
@@ -161,7 +159,7 @@ def test_contradictions_are_named(hardware: str, variables: dict[str, Any], key:
     ],
 )
 def test_cores_are_whole_sockets_and_no_threads(hardware: str, variables: dict[str, Any], lines: list[str]) -> None:
-    """Slurm 24.11 takes `Cores=0-3` and `Cores=4-7` of Sockets=2 CoresPerSocket=4 ThreadsPerCore=2 for its 8 cores."""
+    """Slurm 24.11 reads Cores=0-3 and Cores=4-7 with Sockets=2 CoresPerSocket=4 ThreadsPerCore=2 as the 8 cores."""
     l40s = CATALOGUE["l40s"]
     far = {**l40s, "gpu": {**l40s["gpu"], "cpu_sockets": [0, 1, 1, 0]}}
     small = {**l40s, "cores_per_socket": 1, "gpu": {**l40s["gpu"], "cpu_sockets": [0, 0, 1, 1]}}
@@ -175,7 +173,7 @@ def test_cores_are_whole_sockets_and_no_threads(hardware: str, variables: dict[s
         (None, []),
         ([], []),
         ([{"profile": "1g.10gb", "count": 7}], list(range(56))),
-        # Of two divided GPUs Slurm numbers all instances of one type before those of the other.
+        # With two partitioned GPUs, Slurm numbers all instances of one type before those of the other.
         (
             [{"profile": "1g.10gb", "count": 2, "gpus": [0, 1]}, {"profile": "3g.40gb", "gpus": [0, 1]}],
             [1, 2, 4, 5, 0, 3, 6, 7, 8, 9, 10, 11],
@@ -183,6 +181,6 @@ def test_cores_are_whole_sockets_and_no_threads(hardware: str, variables: dict[s
         ([{"profile": "7g.80gb", "gpus": [2]}], [2, 0, 1, 3, 4, 5, 6, 7]),
     ],
 )
-def test_numbers_of_slurm_are_places_in_nvidia_smi(layout: object, places: list[int]) -> None:
+def test_slurm_gpu_numbers_map_to_nvidia_smi_positions(layout: object, places: list[int]) -> None:
     assert smi_places(CATALOGUE["dgx_h100"]["gpu"], layout) == places
     assert smi_places(None, layout) == []

@@ -1,4 +1,4 @@
-"""Problems with groups of hosts and partitions."""
+"""Tests of problems with groups of hosts and partitions."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.slurm.cluster_roles
         (["gpu1"], ["gpu1"], [], ["gpu1"], []),
     ],
 )
-def test_who_does_what(
+def test_roles_of_hosts_are_checked(
     controllers: list[str], databases: list[str], logins: list[str], compute: list[str], keys: list[str]
 ) -> None:
     assert [problem["key"] for problem in role_problems(controllers, databases, logins, compute)] == keys

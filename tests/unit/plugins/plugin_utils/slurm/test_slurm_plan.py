@@ -1,4 +1,4 @@
-"""Health check keys of slurm.conf."""
+"""Tests of the health check and job script keys of slurm.conf."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LINES = ["HealthCheckProgram=/opt/health", "HealthCheckInterval=300", "HealthChe
 
 
 def health_lines(hardware: str, when: str, config: dict[str, Any]) -> list[str]:
-    """The lines of slurm.conf on health, of a cluster with one node of the hardware."""
+    """Return the health check lines of slurm.conf of a cluster with one node of this hardware."""
     declared = {
         "own": {},
         "config": config,
@@ -34,7 +34,7 @@ def health_lines(hardware: str, when: str, config: dict[str, Any]) -> list[str]:
     return [line for line in plan["config"] if line.lower().startswith("health")]
 
 
-def test_scripts_of_jobs_are_called_by_what_the_folder_has() -> None:
+def test_job_scripts_are_called_through_their_directory() -> None:
     declared: dict[str, Any] = {
         "own": {"Prolog": "/old"},
         "config": {},

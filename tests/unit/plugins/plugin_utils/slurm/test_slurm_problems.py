@@ -1,4 +1,4 @@
-"""Problems with the options of a Slurm cluster."""
+"""Tests of problems with the options of a Slurm cluster."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ GOOD: dict[str, Any] = {
 }
 
 
-def test_a_good_declaration_has_none() -> None:
+def test_valid_declaration_has_no_problems() -> None:
     assert slurm_problems(**GOOD) == []
     assert slurm_problems(**{**GOOD, "databases": []}) == []
 
@@ -110,7 +110,7 @@ def test_values_that_sacctmgr_rejects_changes_or_ignores_are_refused() -> None:
     assert found[5][2] == "did you mean DenyOnLimit?"
 
 
-def test_a_removed_user_needs_no_accounting() -> None:
+def test_absent_user_needs_no_accounting() -> None:
     change = {"accounting": {"users": [{"name": "u", "state": "absent"}]}, "databases": []}
     assert slurm_problems(**{**GOOD, **change}) == []
 
@@ -120,16 +120,16 @@ def test_shared_state_allows_a_backup_controller() -> None:
     assert slurm_problems(**{**GOOD, **change}) == []
 
 
-def test_configless_may_stand_in_a_list() -> None:
+def test_configless_can_be_part_of_a_list() -> None:
     assert slurm_problems(**GOOD, config={"SlurmctldParameters": ["x", "enable_configless"]}) == []
 
 
-def test_the_nearest_key_is_the_remedy() -> None:
+def test_remedy_suggests_the_nearest_key() -> None:
     problems = slurm_problems(**{**GOOD, "config": {"maxjobcont": 5}})
     assert problems[0]["remedy"] == "did you mean MaxJobCount?"
 
 
-def test_an_external_database_needs_what_slurmdbd_needs(tmp_path: Path) -> None:
+def test_external_database_options_are_checked(tmp_path: Path) -> None:
     authority, text = tmp_path / "ca.pem", tmp_path / "text.pem"
     authority.write_text("-----BEGIN CERTIFICATE-----\n")
     text.write_text("no certificate")

@@ -1,4 +1,4 @@
-"""Several job scripts for one key of slurm.conf."""
+"""Tests of several job scripts for one key of slurm.conf."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ FOLDER = "/usr/local/lib/busbar"
         ({"Prolog": ["/a", "/b"], "Epilog": ["/c"]}, {"Prolog": f"{FOLDER}/job_prolog", "Epilog": "/c"}),
     ],
 )
-def test_one_script_is_named_and_several_are_called(scripts: dict[str, Any], wanted: dict[str, str]) -> None:
+def test_one_script_is_set_directly_and_several_through_a_wrapper(
+    scripts: dict[str, Any], wanted: dict[str, str]
+) -> None:
     assert script_keys(scripts, FOLDER) == wanted
 
 
@@ -31,10 +33,10 @@ def test_one_script_is_named_and_several_are_called(scripts: dict[str, Any], wan
         ({"Epilog": ["/a", "~/b"]}, "slurm_job_scripts.Epilog", "'~/b' is not an absolute path"),
     ],
 )
-def test_what_cannot_be_called_is_refused(scripts: dict[str, Any], key: str, said: str) -> None:
+def test_invalid_scripts_are_refused(scripts: dict[str, Any], key: str, said: str) -> None:
     (problem,) = script_problems(scripts)
     assert (problem["key"], problem["problem"]) == (key, said)
 
 
-def test_what_can_be_called_is_not() -> None:
+def test_valid_scripts_are_accepted() -> None:
     assert script_problems({"Prolog": ["/a", "/b"], "TaskProlog": "/c"}) == []

@@ -1,4 +1,4 @@
-"""Exports and mounts from the inventory."""
+"""Tests of exports and mounts from the inventory."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ FILER = {"storage_mounts_entries": [{"type": "nfs", "src": "filer:/vol", "path":
     ],
     ids=["one mounts nothing", "no users yet", "a filer", "the default", "no users", "local", "elsewhere", "no mount"],
 )
-def test_homes_that_no_declared_storage_shares(
+def test_homes_without_shared_storage_are_reported(
     values: dict[str, dict[str, Any]], apart: list[str], *, users: bool
 ) -> None:
     variables = {"login": {}, **site()}
@@ -108,5 +108,5 @@ def test_homes_that_no_declared_storage_shares(
     assert home_problems(["gpu1"], [], [], variables, has_users=True) == [], "a host alone shares its homes with itself"
 
 
-def test_a_site_without_storage_has_no_problems() -> None:
+def test_site_without_storage_has_no_problems() -> None:
     assert site_storage_problems(["ctl", "gpu1"], [], [], {"ctl": {}, "gpu1": {}}) == []

@@ -1,4 +1,4 @@
-"""Rejected exports and mounts."""
+"""Tests of rejected exports and mounts."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def export(**more: object) -> dict[str, Any]:
         [export(mount=False, owner="alice")],
     ],
 )
-def test_sound_exports(exports: list[dict[str, Any]]) -> None:
+def test_valid_exports_are_accepted(exports: list[dict[str, Any]]) -> None:
     assert export_problems(["ctl"], exports) == []
 
 
@@ -66,7 +66,7 @@ def test_sound_exports(exports: list[dict[str, Any]]) -> None:
         ([export(clinets=["10.0.0.1"])], "nfs_server_exports[/shared].clinets", "is not a known key"),
     ],
 )
-def test_exports_that_are_refused(exports: Any, key: str, words: str) -> None:  # noqa: ANN401 - whatever was declared
+def test_invalid_exports_are_refused(exports: Any, key: str, words: str) -> None:  # noqa: ANN401 - whatever was declared
     (problem,) = export_problems(["ctl"], exports)
     assert problem["hosts"] == ["ctl"]
     assert problem["key"] == key
@@ -105,7 +105,7 @@ def mount(**more: object) -> dict[str, Any]:
         [mount(), mount(src="filer:/x", path="/shared/x")],
     ],
 )
-def test_sound_mounts(mounts: list[dict[str, Any]]) -> None:
+def test_valid_mounts_are_accepted(mounts: list[dict[str, Any]]) -> None:
     assert mount_problems("gpu1", "nfs_client_mounts", mounts, SERVED) == []
 
 
@@ -128,7 +128,7 @@ def test_sound_mounts(mounts: list[dict[str, Any]]) -> None:
         ([mount(options="rw")], "[/shared].options", "is not a list"),
     ],
 )
-def test_mounts_that_are_refused(mounts: Any, key: str, words: str) -> None:  # noqa: ANN401
+def test_invalid_mounts_are_refused(mounts: Any, key: str, words: str) -> None:  # noqa: ANN401
     (problem,) = mount_problems("gpu1", "nfs_client_mounts", mounts, SERVED)
     assert problem["hosts"] == ["gpu1"]
     assert problem["key"] == f"nfs_client_mounts{key}"
@@ -136,7 +136,7 @@ def test_mounts_that_are_refused(mounts: Any, key: str, words: str) -> None:  # 
     assert problem["remedy"]
 
 
-def test_a_server_does_not_mount_over_what_it_exports() -> None:
+def test_mount_that_hides_an_export_is_refused() -> None:
     (problem,) = mount_problems("ctl", "nfs_client_mounts", [mount(src="filer:/x")], SERVED, ["/shared"])
     assert "would hide /shared" in problem["problem"]
 
@@ -153,21 +153,21 @@ def test_a_server_does_not_mount_over_what_it_exports() -> None:
         ),
     ],
 )
-def test_external_storage_that_is_refused(entry: dict[str, Any], key: str, words: str) -> None:
+def test_invalid_external_storage_is_refused(entry: dict[str, Any], key: str, words: str) -> None:
     (problem,) = mount_problems("gpu1", "storage_mounts_entries", [entry], SERVED)
     assert problem["key"] == f"storage_mounts_entries{key}"
     assert words in problem["problem"]
     assert "AQDx" not in str(problem)
 
 
-def test_served_paths_go_by_every_name() -> None:
+def test_served_paths_are_listed_under_every_name() -> None:
     names = {"ctl": ["10.0.0.10", "storage"], "gpu1": ["10.0.0.11"]}
     served = served_paths(names, {"ctl": [{"path": "/shared/"}]}, ["ctl", "gpu1"])
     assert served["storage"] == served["10.0.0.10"] == served["ctl"] == ["/shared"]
     assert served["10.0.0.11"] == []
 
 
-def test_the_root_of_nfs_4_is_served_as_a_slash() -> None:
+def test_nfs_4_root_is_served_as_slash() -> None:
     exports = {"ctl": [{"path": "/srv/nfs4", "options": ["rw", "fsid=0"]}]}
     served = served_paths({"ctl": []}, exports, ["ctl"])
     assert served["ctl"] == ["/srv/nfs4", "/"]

@@ -1,4 +1,4 @@
-"""Requests to uninstall hosts, and their problems."""
+"""Tests of requests to uninstall hosts, and of their problems."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ HERE: Answer = {"recorded": True, "serves": []}
 GONE: Answer = {"recorded": False, "serves": []}
 
 
-def test_what_others_need_goes_last() -> None:
+def test_hosts_that_others_need_are_uninstalled_last() -> None:
     assert uninstall_choice("ctl,gpu[1-2],login", GROUPS) == {
         "names": ["ctl", "gpu1", "gpu2", "login"],
         "compute": ["gpu1", "gpu2"],
@@ -52,7 +52,7 @@ def test_names(asked: str, said: list[str]) -> None:
         ("gpu1", {"ctl": HERE, "gpu1": HERE}, False, []),
         ("gpu1", {"ctl": HERE, "gpu1": None}, False, ["unreachable"]),
         ("ctl", {"ctl": HERE, "login": GONE, "gpu1": GONE, "gpu2": HERE}, True, ["serves gpu2, which still belong"]),
-        # One that does not answer is not taken for one that is gone.
+        # An unreachable host does not count as uninstalled.
         ("ctl", {"ctl": HERE, "login": GONE, "gpu1": GONE}, True, ["serves gpu2, which still belong"]),
         ("ctl", {"ctl": HERE, "login": GONE, "gpu1": GONE, "gpu2": GONE}, False, []),
         ("ctl,login,gpu[1-2]", dict.fromkeys(GROUPS["all"], HERE), False, []),
@@ -68,7 +68,7 @@ def test_names(asked: str, said: list[str]) -> None:
             True,
             [],
         ),
-        # A second run: nothing is there any more.
+        # A second run, after everything was removed.
         ("ctl", {"ctl": GONE, "login": HERE, "gpu1": HERE, "gpu2": HERE}, False, []),
     ],
 )

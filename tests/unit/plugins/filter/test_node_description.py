@@ -13,7 +13,7 @@ RECORDED = Path(__file__).parents[3] / "fixtures" / "lldp" / "rails.json"
 FABRIC = {"cluster_uuid": "11111111-0000-0000-0000-000000000001", "clique_id": 7}
 
 
-def hostvars(**answers: Any) -> dict[str, dict[str, Any]]:  # noqa: ANN401 - what a module returns
+def hostvars(**answers: Any) -> dict[str, dict[str, Any]]:  # noqa: ANN401 - any result
     return {node: {"nvlink_domain": "rack1", "found": answer} for node, answer in answers.items()}
 
 

@@ -31,7 +31,7 @@ SITE = {
 }
 
 
-def variable(name: str, role: str, more: str = "", **variables: object) -> Any:  # noqa: ANN401 - what the role has
+def variable(name: str, role: str, more: str = "", **variables: object) -> Any:  # noqa: ANN401 - any value of the role
     text = f"{{{{ lookup('busbar.cluster.role_variable', '{name}', role='{role}'{more}) }}}}"
     return worked_out(text, **{"ansible_facts": TRIXIE, **variables})
 

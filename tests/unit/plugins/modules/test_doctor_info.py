@@ -40,7 +40,7 @@ def look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
     (tmp_path / "slurm.conf").write_text("AccountingStorageType=accounting_storage/slurmdbd\n")
     (tmp_path / "bin").mkdir()
 
-    def run(timeout_s: int = 5, **programs: str) -> Any:  # noqa: ANN401 - what the module returns
+    def run(timeout_s: int = 5, **programs: str) -> Any:  # noqa: ANN401 - any result
         for name, text in {**PROGRAMS, **programs}.items():
             executable(tmp_path / "bin" / name, f"#!/bin/sh\n{text}\n")
         monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")

@@ -24,7 +24,7 @@ NCCL = "2.27.5-1+cuda12.9"
 DEFAULTS = {key: option.get("default") for key, option in packages.OPTIONS.items()}
 
 
-class Ended(Exception):  # noqa: N818 - what exit_json and fail_json do to a module
+class Ended(Exception):  # noqa: N818 - simulates exit_json and fail_json
     """Raised when the module ends, with or without an error."""
 
 

@@ -38,7 +38,7 @@ MEMBER = {"device": "/dev/vda", "type": "linux_raid_member", "label": "any:scrat
 PROGRAMS = ("mdadm", "mkfs.xfs", "udevadm", "wipefs")
 
 
-def facts(*contents: dict[str, str], given: tuple[str, ...] = (A,), **other: Any) -> dict[str, Any]:  # noqa: ANN401 - facts are what they are
+def facts(*contents: dict[str, str], given: tuple[str, ...] = (A,), **other: Any) -> dict[str, Any]:  # noqa: ANN401 - facts of any type
     """Return the facts of disks with these contents."""
     device: dict[str, Any] = {
         "kind": "disk",

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 OPTION = "      --greeting=TEXT\n"
 
 
-class Failed(Exception):  # noqa: N818 - a failure of the module, told by its message
+class Failed(Exception):  # noqa: N818 - a failure of the module with its message
     """The exception of fail_json."""
 
 
@@ -158,7 +158,7 @@ class Node(FakeModule):
     """A host whose slurmd runs, with fake systemctl, sinfo, srun and scontrol that record their calls."""
 
     def __init__(self, folder: Path, *, step: tuple[int, str, str] = (0, "", ""), check: bool = False):
-        """Start with a slurmd that has loaded no plugin of the collection."""
+        """Start with a slurmd that has loaded the present lines."""
         super().__init__(folder, check=check)
         self.params["node"] = "gpu1"
         self.step, self.asked = step, list[str]()

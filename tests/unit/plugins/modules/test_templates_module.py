@@ -174,7 +174,7 @@ def moments(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[int]]:
         def call(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
             done = real(*args, **kwargs)
             for path in args[:2]:
-                if isinstance(path, (str, bytes)) and os.path.isfile(path):  # noqa: PTH113 - Ansible's own are bytes
+                if isinstance(path, (str, bytes)) and os.path.isfile(path):  # noqa: PTH113 - Ansible passes bytes
                     mode = stat.S_IMODE(os.stat(path).st_mode)  # noqa: PTH116
                     seen.setdefault(os.path.basename(os.fsdecode(path)), []).append(mode)  # noqa: PTH119
             return done

@@ -159,7 +159,7 @@ def test_full_disk_leaves_an_incomplete_report(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, problem: Exception, words: str
 ) -> None:
     folder = tmp_path / "now"
-    real = report_files._write  # noqa: SLF001 - what stands for the disk
+    real = report_files._write  # noqa: SLF001 - simulates the disk
 
     def write(path: Path, text: str) -> None:
         if path.name == "report.html":

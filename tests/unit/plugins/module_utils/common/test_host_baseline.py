@@ -15,7 +15,7 @@ from ansible_collections.busbar.cluster.plugins.module_utils.common import basel
 
 
 class FailedError(Exception):
-    """The message of fail_json."""
+    """Raised by fail_json with its message."""
 
 
 class Module(SimpleNamespace):

@@ -105,7 +105,7 @@ def test_unfetched_package_lists_are_reported() -> None:
     assert fetch_problems(NO_NAMES, NO_NAMES).strip().startswith("remedy: ")
 
 
-class Ended(Exception):  # noqa: N818 - what fail_json does to a module
+class Ended(Exception):  # noqa: N818 - simulates fail_json
     """Raised when the module ends."""
 
 

@@ -136,7 +136,7 @@ class _Registry(BaseHTTPRequestHandler):
         self.send_header("Location", "/elsewhere")
         self.end_headers()
 
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name is the library's
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - name of the library
         """Write no log."""
 
 

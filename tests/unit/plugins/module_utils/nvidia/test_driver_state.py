@@ -34,7 +34,7 @@ FOUND: dict[str, Any] = {
 UNBUILT: dict[str, Any] = {"built": [], "dkms": [{"module": "nvidia", "version": NEW, "kernel": "", "state": "added"}]}
 
 
-def plan(hardware: str = "l40s", **found: Any) -> dict[str, Any]:  # noqa: ANN401 - what was found
+def plan(hardware: str = "l40s", **found: Any) -> dict[str, Any]:  # noqa: ANN401 - facts of any type
     return driver_plan("gpu1", CATALOGUE[hardware], {"source": "nvidia"}, SYSTEM, {**FOUND, **found})
 
 
@@ -53,7 +53,7 @@ def test_ib_umad_is_loaded_before_the_fabric_manager_starts() -> None:
 
 @pytest.mark.parametrize("found", [{"nouveau": True}, {"loaded": OLD}, {"gpus": 0}])
 def test_nothing_is_loaded_with_another_driver_or_without_gpus(found: dict[str, Any]) -> None:
-    # With kernel_parts=managed the PCI bus decides whether modules are loaded.
+    # With kernel_parts=auto a host without GPUs would skip all kernel parts, so this test sets managed.
     made = driver_plan(
         "gpu1", CATALOGUE["l40s"], {"source": "nvidia", "kernel_parts": "managed"}, SYSTEM, {**FOUND, **found}
     )

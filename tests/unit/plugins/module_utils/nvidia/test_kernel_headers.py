@@ -51,7 +51,7 @@ def test_apt_header_packages_follow_the_kernels(release: str, kernels: list[str]
     assert header_names(release, kernels) == names
 
 
-def found(release: str, *available: str, **given: Any) -> dict[str, Any]:  # noqa: ANN401 - what was found
+def found(release: str, *available: str, **given: Any) -> dict[str, Any]:  # noqa: ANN401 - facts of any type
     plain = {"kernel_release": release, "kernels": [], "headers": False, "installed": {}, "index": True}
     return {**plain, "available": {name: ["1"] for name in available}, **given}
 

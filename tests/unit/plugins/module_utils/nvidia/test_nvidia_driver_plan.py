@@ -52,7 +52,7 @@ def versions(made: dict[str, Any]) -> dict[str, str]:
     return {each["name"]: each["version"] for each in made["packages"]}
 
 
-def offering(*versions: str, names: list[str], **given: Any) -> dict[str, Any]:  # noqa: ANN401 - what was found
+def offering(*versions: str, names: list[str], **given: Any) -> dict[str, Any]:  # noqa: ANN401 - facts of any type
     available = {name: [f"{version}-1" for version in versions] for name in names}
     return {**FOUND, "available": available, **given}
 

@@ -19,7 +19,7 @@ UBUNTU = {"distribution": "Ubuntu", "major": "24"}
 ROCKY = {"distribution": "Rocky", "major": "9"}
 
 
-def settings(**given: Any) -> dict[str, Any]:  # noqa: ANN401 - as an admin may write it
+def settings(**given: Any) -> dict[str, Any]:  # noqa: ANN401 - any value by an admin
     return {"source": "nvidia", **given}
 
 

@@ -17,7 +17,7 @@ PHYSICS: dict[str, Any] = {"group": "physics", "account": "phys"}
 PLAIN = {"Fairshare": "1", "DefaultQOS": "", "QosLevel": ""}
 
 
-def found(  # noqa: PLR0913 - the parts of what is seen
+def found(  # noqa: PLR0913 - one parameter per source
     members: dict[str, list[str] | None],
     *,
     have: tuple[tuple[str, str], ...] = (),

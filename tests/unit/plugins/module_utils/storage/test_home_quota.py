@@ -80,7 +80,7 @@ def test_repquota_output_is_parsed() -> None:
         REPORT.replace("#2001", "alice"),
         REPORT.replace("18432", "x"),
     ):
-        with pytest.raises(ValueError):  # noqa: PT011 - the number's own message as well
+        with pytest.raises(ValueError):  # noqa: PT011 - the message of int() is also accepted
             parse_report(wrong)
 
 

@@ -30,7 +30,7 @@ MEMBER = {"type": "linux_raid_member", "label": "any:scratch", "uuid": UUID}
 GROUP = {"name": "scratch", "uuid": UUID, "level": "raid0", "devices": 2}
 
 
-def disk(given: str, *contents: dict[str, str], **other: Any) -> dict[str, Any]:  # noqa: ANN401 - facts are what they are
+def disk(given: str, *contents: dict[str, str], **other: Any) -> dict[str, Any]:  # noqa: ANN401 - facts of any type
     """Return the facts of /dev/vda, vdb or vdc, with the content on the disk itself."""
     path = f"/dev/vd{given[-1]}"
     facts: dict[str, Any] = {

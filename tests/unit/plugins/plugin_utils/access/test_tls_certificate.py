@@ -67,7 +67,7 @@ def test_openssl_accepts_the_certificate_for_both_purposes_and_all_names(
 
 def test_certificate_works_with_a_tls_peer_of_the_same_authority(key: Path, public: str, tmp_path: Path) -> None:
     """Use a key as created on a host, in the same format."""
-    import time  # noqa: PLC0415 - only here is the real time wanted
+    import time  # noqa: PLC0415 - only this test uses the real time
 
     now = int(time.time())
     authority = tls.make_authority("beta", now)
@@ -138,7 +138,7 @@ def test_long_name_is_complete_in_the_subject_alternative_names(authority: str, 
 
 
 @pytest.mark.parametrize("text", ["", "ssh-ed25519 AAAA", "no key"])
-def test_invalid_key_is_refused(authority: str, text: str) -> None:
+def test_an_invalid_key_is_refused(authority: str, text: str) -> None:
     with pytest.raises(ValueError, match="the host's public key is"):
         tls.sign_host(text, authority, names=NAMES, now=NOW, days=1)
 

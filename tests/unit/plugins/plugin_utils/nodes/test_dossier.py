@@ -36,7 +36,7 @@ PART = {"kind": "machine", "id": "", "serial": "SN-1", "name": "Maker Box"}
 MACHINE = {"parts": [PART], "versions": {"kernel": "6.1"}, "booted": 9, "history": [{"at": 1}], "problems": {}}
 
 
-def of(node: str = "gpu3", **changes: Any) -> dict[str, Any]:  # noqa: ANN401 - what a caller says
+def of(node: str = "gpu3", **changes: Any) -> dict[str, Any]:  # noqa: ANN401 - any argument
     given: dict[str, Any] = {
         "slurm": SLURM,
         "machine": MACHINE,

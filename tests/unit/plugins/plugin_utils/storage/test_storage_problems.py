@@ -66,7 +66,7 @@ def test_valid_exports_are_accepted(exports: list[dict[str, Any]]) -> None:
         ([export(clinets=["10.0.0.1"])], "nfs_server_exports[/shared].clinets", "is not a known key"),
     ],
 )
-def test_invalid_exports_are_refused(exports: Any, key: str, words: str) -> None:  # noqa: ANN401 - whatever was declared
+def test_invalid_exports_are_refused(exports: Any, key: str, words: str) -> None:  # noqa: ANN401 - any declared value
     (problem,) = export_problems(["ctl"], exports)
     assert problem["hosts"] == ["ctl"]
     assert problem["key"] == key

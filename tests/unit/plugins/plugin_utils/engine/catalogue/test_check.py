@@ -1,4 +1,4 @@
-"""Invalid hardware profiles are rejected."""
+"""Tests that invalid hardware profiles are rejected."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Floors for nodes of NVLink racks."""
+"""Tests of floors for nodes of NVLink racks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Floors by number of nodes, and comparison with published values."""
+"""Tests of floors by number of nodes, compared with published values."""
 
 from __future__ import annotations
 

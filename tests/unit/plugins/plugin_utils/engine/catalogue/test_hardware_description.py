@@ -1,4 +1,4 @@
-"""Profiles generated from machines are valid, pass the preflight, and match the nearest known profile."""
+"""Tests that profiles generated from machines are valid, pass the preflight, and match the nearest profile."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ceilings compared with published values."""
+"""Tests of ceilings, compared with published values."""
 
 from __future__ import annotations
 

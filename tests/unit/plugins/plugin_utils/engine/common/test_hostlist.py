@@ -1,4 +1,4 @@
-"""Folding and unfolding of host lists."""
+"""Tests of folding and unfolding host lists."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Untrusted text cannot control a terminal."""
+"""Tests that untrusted text cannot control a terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The optimized line parser gives the same result as the simple one."""
+"""Tests that the optimized line parser gives the same result as the simple one."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ def number(value: float, *, wide: int, new: bool) -> str:
     return next((form for form in forms if len(form) <= wide), f"{value:.1e}" if wide >= 7 else f"{value:.0e}")
 
 
-def output(  # noqa: PLR0913 - each of them is one thing that outputs differ in
+def output(  # noqa: PLR0913 - one parameter per difference of outputs
     program: str,
     factors: tuple[float, float],
     *,

@@ -37,7 +37,7 @@ def one(name: str) -> ReadTest:
     return next(test for test in normalised(REPORT)["tests"] if test["name"] == name)
 
 
-def with_matrix(**changes: Any) -> list[Matrix]:  # noqa: ANN401 - whatever stands in a file
+def with_matrix(**changes: Any) -> list[Matrix]:  # noqa: ANN401 - any value of a file
     """Return the matrices of a report that contains the first matrix with these changes."""
     test = {**REPORT["tests"][0], "matrices": [{**FIRST, **changes}]}
     return normalised({**REPORT, "tests": [test]})["tests"][0]["matrices"]

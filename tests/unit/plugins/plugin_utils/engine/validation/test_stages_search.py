@@ -363,7 +363,7 @@ def test_a_search_without_a_culprit_reports_the_hidden_drop(
         ({"job": {"job_id": "7", "state": "PENDING", "problem": "did not start within 5 s"}}, "inconclusive"),
     ],
 )
-def test_locator_results_have_the_expected_outcome(changes: dict[str, Any], outcome: str) -> None:
+def test_outcome_for_the_locator_follows_verdict_and_job(changes: dict[str, Any], outcome: str) -> None:
     job = {"job_id": "7", "state": "COMPLETED", "problem": ""}
     test: dict[str, Any] = {
         "nodes": ["a"],

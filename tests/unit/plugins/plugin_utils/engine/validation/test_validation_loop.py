@@ -195,7 +195,7 @@ def test_internal_error_keeps_the_results(monkeypatch: pytest.MonkeyPatch) -> No
 
     def broken(*arguments: Any) -> Any:  # noqa: ANN401 - as it is
         if cluster.saved.keys() & {"cluster.out"}:
-            raise KeyError("busbw")  # noqa: EM101 - what a bug says
+            raise KeyError("busbw")  # noqa: EM101 - message of a simulated bug
         return real(*arguments)
 
     monkeypatch.setattr(loops, "with_results", broken)
@@ -255,7 +255,7 @@ def test_forged_job_answer_ends_the_validation_and_fetches_nothing() -> None:
     "forged",
     [{"name": ["x"]}, {"job_id": "../../etc/shadow"}, {"output": "/etc/shadow"}, {"nodes": ["localhost"]}],
 )
-def test_other_fields_of_a_job_answer_are_ignored(forged: dict[str, Any]) -> None:
+def test_forged_name_id_output_and_nodes_of_a_job_are_ignored(forged: dict[str, Any]) -> None:
     cluster = Cluster()
     cluster.forged = forged
     # Names, IDs and nodes of jobs are known from their submission; an answer that renames a job is ignored.

@@ -62,7 +62,7 @@ def watch_line(when: str, node: str, at: float, *, faults: Any = (), **changes: 
     return f"busbar-soak {json.dumps(told | ({'faults': list(faults)} if when == 'end' else {}))}\n"
 
 
-def output(  # noqa: PLR0913 - what may be wrong
+def output(  # noqa: PLR0913 - one parameter per fault
     *,
     products: Callable[[int, str, int], dict[str, Any]] = lambda _turn, _node, _device: {},
     busbw: Callable[[int], float] = lambda _turn: BUSBW,

@@ -175,7 +175,7 @@ def test_down_node_returns_after_slurmd_restarts(sandbox: Cluster, made: Case) -
     assert made.reason not in node(sandbox)
 
 
-def test_a_service_that_restarts_again_and_again_is_found(sandbox: Cluster) -> None:
+def test_restart_loop_is_found(sandbox: Cluster) -> None:
     """If a device of gres.conf is missing, slurmd exits immediately, and systemd restarts it every five seconds."""
     sandbox.wait_idle()
     with contextlib.ExitStack() as healing:

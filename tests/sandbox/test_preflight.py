@@ -151,7 +151,7 @@ def test_kernel_without_nfs_is_reported_with_a_remedy(site: Site) -> None:
 
 
 @pytest.mark.core
-def test_all_that_is_wrong_is_reported_at_once(site: Site) -> None:
+def test_all_errors_are_reported_at_once(site: Site) -> None:
     site.change(lambda groups: groups["sandbox_gpu"]["vars"].update(hardware="dgx_x1"))
     text = site.refusal(slurm_partitions=[{"name": "big", "nodes": "gpu99"}])
     assert "unknown hardware" in text

@@ -108,7 +108,7 @@ def joined(sandbox: Cluster) -> Iterator[tuple[str, dict[str, Any]]]:
         ("ctl,login,gpu[1-2]", (), "would remain on the disk without a server"),
     ],
 )
-def test_what_is_refused(sandbox: Cluster, nodes: str, options: tuple[str, ...], said: str) -> None:
+def test_invalid_input_is_refused(sandbox: Cluster, nodes: str, options: tuple[str, ...], said: str) -> None:
     refused(sandbox, nodes, said, *options)
     assert sandbox.exec("ctl", "scontrol ping").stdout
     assert sandbox.exec("gpu1", "systemctl is-active slurmd").stdout == "active\n"

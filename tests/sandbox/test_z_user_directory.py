@@ -67,7 +67,7 @@ def test_existing_user_is_left_unchanged(grace: Cluster) -> None:
     assert listed["alice"]["source"] == "users_accounts"
 
 
-def test_what_cannot_be_is_refused_with_both_sides(grace: Cluster, tmp_path: Path) -> None:
+def test_conflicts_are_refused_with_both_sides(grace: Cluster, tmp_path: Path) -> None:
     before = _entries(grace)
     table = tmp_path / "users.csv"
     table.write_text(f"name,number\nheidi,\nalice,\nivan,{NUMBER}\njudy,2002\n")

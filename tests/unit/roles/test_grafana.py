@@ -251,7 +251,7 @@ REFUSED: list[tuple[dict[str, Any], list[str]]] = [
 
 
 @pytest.mark.parametrize(("change", "keys"), REFUSED)
-def test_what_is_refused(change: dict[str, Any], keys: list[str]) -> None:
+def test_invalid_input_is_refused(change: dict[str, Any], keys: list[str]) -> None:
     problems = value("grafana", "__grafana_problems", **options(change))
     assert [item["key"] for item in problems] == [f"grafana_{key}" for key in keys]
     for item in problems:

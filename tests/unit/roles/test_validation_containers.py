@@ -85,7 +85,7 @@ def test_error_of_pyxis_is_the_reason(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", JOBS)
-def test_a_program_that_is_missing_is_named(tmp_path: Path, name: str) -> None:
+def test_missing_program_is_reported(tmp_path: Path, name: str) -> None:
     lost = "/opt/gone/all_reduce_perf"
     options = dict.fromkeys(
         (

@@ -364,7 +364,7 @@ def test_changes_on_hosts_are_listed_if_no_host_was_read(adopt: Any) -> None:  #
         ({"inventory": INI}, ("--inventory", "lost"), ("lost", "does not exist")),
     ],
 )
-def test_what_is_refused(
+def test_invalid_input_is_refused(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     files: dict[str, str],

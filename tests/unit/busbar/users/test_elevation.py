@@ -54,6 +54,6 @@ def test_rights_are_revoked() -> None:
         ({"end": True, "reason": "x"}, "remove --for"),
     ],
 )
-def test_what_cannot_be_is_refused(given: dict[str, object], says: str) -> None:
+def test_invalid_values_are_refused(given: dict[str, object], says: str) -> None:
     with pytest.raises(UsageError, match=says):
         _asked(**given)  # type: ignore[arg-type]

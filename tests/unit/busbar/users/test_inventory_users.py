@@ -161,7 +161,7 @@ def test_locks_keys_and_groups_are_changed(folder: Path) -> None:
         ({"do": "group", "name": "alice", "add": ["x"], "remove": []}, "no group x"),
     ],
 )
-def test_what_cannot_be_is_refused(folder: Path, change: dict[str, Any], said: str) -> None:
+def test_invalid_values_are_refused(folder: Path, change: dict[str, Any], said: str) -> None:
     declared = opened(folder)
     with pytest.raises(UsageError, match=said):
         declared.change([{"do": "lock", "name": "alice"}, change])

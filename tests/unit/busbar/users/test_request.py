@@ -49,7 +49,7 @@ def test_user_has_only_the_given_fields() -> None:
         ({"keys": [f"{KEY}\x07"]}, "non-printable"),
     ],
 )
-def test_what_cannot_be_is_refused(given: dict[str, object], said: str) -> None:
+def test_invalid_values_are_refused(given: dict[str, object], said: str) -> None:
     with pytest.raises(UsageError, match=said):
         new_user({"name": "erin"} | given)
 

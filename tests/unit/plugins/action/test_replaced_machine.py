@@ -116,7 +116,7 @@ def test_interrupted_run_continues_and_records_nothing_twice(tmp_path: Path, run
         ({"key": GONE, "fingerprints": [fingerprint(GONE)]}, "gpu3: its host key is revoked"),
     ],
 )
-def test_what_is_refused(tmp_path: Path, run: Call, given: dict[str, Any], said: str) -> None:
+def test_invalid_input_is_refused(tmp_path: Path, run: Call, given: dict[str, Any], said: str) -> None:
     found = run(**given)
     assert said in found["msg"]
     assert (found["failed"], found["busbar_refused"]) == (True, True)

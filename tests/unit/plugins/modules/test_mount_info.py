@@ -204,7 +204,7 @@ def test_mounts_that_hold_homes_are_named(proc: Path, run: Callable[..., dict[st
     assert run(**given, home_base="/home")["home_mounts"] == run(**given)["home_mounts"] == []
 
 
-def test_all_that_is_wrong_is_reported_at_once(
+def test_all_errors_are_reported_at_once(
     tmp_path: Path, run: Callable[..., dict[str, Any]], serve: Callable[..., int]
 ) -> None:
     (tmp_path / "full").mkdir()

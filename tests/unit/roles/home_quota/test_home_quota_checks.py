@@ -23,7 +23,7 @@ EXPORTS = {"nfs1": [{"path": "/shared"}]}
         ({}, {}, "home_quota_default", "exports /shared/home"),
     ],
 )
-def test_what_cannot_be_is_refused(
+def test_invalid_values_are_refused(
     changed: dict[str, Any], exports: dict[str, list[dict[str, Any]]], key: str, problem: str
 ) -> None:
     assert check(GOOD, {"exports": EXPORTS, "host": "ctl"}) == []

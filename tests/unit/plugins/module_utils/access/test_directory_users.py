@@ -105,7 +105,7 @@ def test_existing_user_is_left_unchanged() -> None:
         ({"do": "group", "name": "erin", "add": ["cluster-locked"]}, "is reserved for `busbar user lock`"),
     ],
 )
-def test_what_cannot_be_is_refused_with_both_sides(change: dict[str, Any], said: str) -> None:
+def test_conflicts_are_refused_with_both_sides(change: dict[str, Any], said: str) -> None:
     (errors,) = after(change).errors
     assert said in errors
 

@@ -109,7 +109,7 @@ def test_the_newest_snapshot_of_this_host_is_chosen(repository: Callable[[Answer
         repository({"snapshots": (0, "null\n", "")}).choose("latest")
 
 
-def test_a_program_that_is_missing_is_named(tmp_path: Path) -> None:
+def test_missing_program_is_reported(tmp_path: Path) -> None:
     settings = Settings("lab", "ctl", "/srv/repo", str(tmp_path), restic=str(tmp_path / "none"))
     with pytest.raises(BackupError, match="No such file or directory"):
         Repository(settings).snapshots()

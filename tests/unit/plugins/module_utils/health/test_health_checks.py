@@ -346,7 +346,7 @@ def test_services() -> None:
     ],
 )
 @pytest.mark.parametrize("enabled", ["enabled", "static"])
-def test_a_service_that_restarts_again_and_again_is_found(state: str, severity: str, enabled: str) -> None:
+def test_restart_loop_is_found(state: str, severity: str, enabled: str) -> None:
     text = f"Id=slurmd.service\nLoadState=loaded\nUnitFileState={enabled}\n{state}\n"
     found = service_answer(text, uptime_s=1000.0).findings
     assert [each.severity for each in found] == ([severity] if severity else [])

@@ -77,7 +77,7 @@ def test_auto_selects_a_mode_with_a_reason(changes: dict[str, Any], mode: str, r
         ("nvidia_peermem", {"peermem_there": False, "peer_memory": True}, "is installed without the module"),
     ],
 )
-def test_what_cannot_be_is_refused(wanted: str, changes: dict[str, Any], said: str) -> None:
+def test_invalid_values_are_refused(wanted: str, changes: dict[str, Any], said: str) -> None:
     found = choose_mode(wanted, FACTS | changes)
     assert said in found["problem"]
     assert found["remedy"]

@@ -73,7 +73,7 @@ def test_batch_does_not_span_two_switches() -> None:
         ({"nodes": "gpu[1"}, "update_nodes: "),
     ],
 )
-def test_what_cannot_be_is_refused(asked: dict[str, Any], said: str) -> None:
+def test_invalid_values_are_refused(asked: dict[str, Any], said: str) -> None:
     problems = plan(**asked)["problems"]
     assert any(said in problem for problem in problems), problems
 

@@ -122,7 +122,7 @@ def test_three_level_fat_tree() -> None:
         (discovered({"leaf1": hosts(1, 2), "leaf2": hosts(3, 4)}), (), "no cable connects leaf1 and leaf2"),
     ],
 )
-def test_what_is_refused(text: str, nodes: tuple[str, ...], words: str) -> None:
+def test_invalid_input_is_refused(text: str, nodes: tuple[str, ...], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         fabric_topology(text, nodes)
 

@@ -144,13 +144,13 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.role_checks import 
 from ansible_collections.busbar.cluster.roles.NAME.checks import check
 
 
-def test_an_invalid_key_is_refused() -> None:
+def test_invalid_key_is_refused() -> None:
     assert check({"config": {"answer": 42}}, {"host": "gpu1"}) == []
     (found,) = check({"config": {"a=b": 1}}, {"host": "gpu1"})
     assert (found["hosts"], found["key"]) == (["gpu1"], "NAME_config.a=b")
 
 
-def test_the_preflight_names_the_place() -> None:
+def test_preflight_names_the_place() -> None:
     (found,) = value_problems([Setting("NAME_config", {"a=b": 1}, "host gpu1", "gpu1", "hosts.yml:7")])
     assert (found["hosts"], found["key"]) == (["gpu1"], "NAME_config.a=b")
     assert "hosts.yml:7" in found["problem"]
@@ -172,7 +172,7 @@ pytestmark = pytest.mark.proves("NAME")
 
 
 @pytest.mark.core
-def test_a_second_run_changes_nothing(sandbox: Cluster) -> None:
+def test_second_run_changes_nothing(sandbox: Cluster) -> None:
     for _ in range(2):
         done = sandbox.playbook("PLAYBOOK.yml", "--tags", "NAME")
         assert done.returncode == 0, done.stdout + done.stderr
@@ -252,7 +252,7 @@ NODES = ["gpu1", "gpu2"]
         ("", [], "INCONCLUSIVE", "no line of any node"),
     ],
 )
-def test_a_node_without_a_line_is_named(text: str, nodes: list[str], verdict: str, words: str) -> None:
+def test_node_without_a_line_is_reported(text: str, nodes: list[str], verdict: str, words: str) -> None:
     nothing: Any = {}
     answer = Name().judged(nothing, nodes, 1, text).answer("NAME")
     assert answer["verdict"] == verdict

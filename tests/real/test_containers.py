@@ -76,7 +76,7 @@ def srun(site: Cluster, words: str, *, check: bool = True, user: str = "alice") 
     return site.exec("login", f"cd; {words}", user=user, check=check, timeout=300)
 
 
-def test_a_second_run_changes_nothing(site: Cluster, options: dict[str, Any]) -> None:
+def test_second_run_changes_nothing(site: Cluster, options: dict[str, Any]) -> None:
     done = site.playbook("containers.yml", "-e", json.dumps(options))
     succeeded(done)
     assert {counts["changed"] for counts in recap(done.stdout).values()} == {0}

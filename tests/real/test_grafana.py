@@ -57,7 +57,7 @@ def ask(sandbox: Cluster, path: str) -> Any:  # noqa: ANN401 - any JSON
     return as_json(sandbox.exec("ctl", shlex.join(["python3", "-c", program, url, login])).stdout)
 
 
-def test_a_second_run_changes_nothing(sandbox: Cluster, grafana: dict[str, Any]) -> None:
+def test_second_run_changes_nothing(sandbox: Cluster, grafana: dict[str, Any]) -> None:
     done = sandbox.playbook("monitoring.yml", "-t", "grafana", "-e", json.dumps(grafana))
     succeeded(done)
     assert {counts["changed"] for counts in recap(done.stdout).values()} == {0}

@@ -109,7 +109,7 @@ def test_snapshot_is_created_and_verified(sandbox: Cluster, backed_up: str) -> N
 
 
 @pytest.mark.usefixtures("backed_up")
-def test_a_second_run_changes_nothing(sandbox: Cluster) -> None:
+def test_second_run_changes_nothing(sandbox: Cluster) -> None:
     done = sandbox.playbook("site.yml", *ROLE)
     assert done.returncode == 0, done.stdout + done.stderr
     assert {host: counts["changed"] for host, counts in recap(done.stdout).items() if counts["changed"]} == {}

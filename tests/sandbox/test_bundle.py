@@ -91,7 +91,7 @@ def test_site_is_provisioned_and_validated_from_the_bundle(isolated: Cluster, fo
     assert sources == [f"{base}/{site}" for site in archives(folder)]
 
 
-def test_a_second_run_changes_nothing(isolated: Cluster) -> None:
+def test_second_run_changes_nothing(isolated: Cluster) -> None:
     done = isolated.playbook("base.yml")
     assert done.returncode == 0, done.stdout[-2000:]
     assert {counts["changed"] for counts in recap(done.stdout).values()} == {0}

@@ -89,7 +89,7 @@ def test_jobs_are_accounted_in_the_external_database_over_tls(outside: Cluster) 
     assert "StorageParameters=SSL_CA=/etc/slurm/database_ca.pem\n" in said
 
 
-def test_a_second_run_changes_nothing(outside: Cluster) -> None:
+def test_second_run_changes_nothing(outside: Cluster) -> None:
     done = outside.playbook("slurm.yml", *options(outside))
     succeeded(done)
     assert recap(done.stdout)["ctl"]["changed"] == 0

@@ -190,7 +190,7 @@ def test_packages_are_not_upgraded(site: Site) -> None:
         assert word in done.stdout
 
 
-def test_a_second_run_changes_nothing(site: Site) -> None:
+def test_second_run_changes_nothing(site: Site) -> None:
     done = site.provision("slurm")
     succeeded(done)
     assert {host: counts["changed"] for host, counts in recap(done.stdout).items() if counts["changed"]} == {}

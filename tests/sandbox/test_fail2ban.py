@@ -88,7 +88,7 @@ def test_cluster_host_is_never_banned(sandbox: Cluster) -> None:
     assert sandbox.exec("gpu1", "ssh -o BatchMode=yes login whoami", user="alice").stdout == "alice\n"
 
 
-def test_a_second_run_changes_nothing(sandbox: Cluster) -> None:
+def test_second_run_changes_nothing(sandbox: Cluster) -> None:
     assert recap(configure(sandbox, "--check", "--diff"))["login"]["changed"] == 0
 
 

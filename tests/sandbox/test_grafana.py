@@ -160,7 +160,7 @@ def test_grafana_is_installed_listens_on_one_address_and_keeps_its_password(site
     assert board == json.loads((FOLDER / "node.json").read_text(encoding="utf-8"))
 
 
-def test_a_second_run_changes_nothing(site: Site) -> None:
+def test_second_run_changes_nothing(site: Site) -> None:
     done = site.run()
     assert recap(done.stdout)["ctl"] == recap(done.stdout)["ctl"] | {"changed": 0, "failed": 0}, done.stdout
 

@@ -191,7 +191,7 @@ def test_journals_are_rotated_and_removed_by_age(sandbox: Cluster) -> None:
     arrives(sandbox, "after-the-rotation")
 
 
-def test_a_second_run_changes_nothing(sandbox: Cluster) -> None:
+def test_second_run_changes_nothing(sandbox: Cluster) -> None:
     assert {counts["changed"] for counts in recap(journals(sandbox, "--check", "--diff")).values()} == {0}
 
 

@@ -61,7 +61,7 @@ def first_modules(sandbox: Cluster) -> Iterator[str]:
     assert recap(done.stdout)["gpu1"]["changed"] == 1
 
 
-def test_a_second_run_changes_nothing(sandbox: Cluster) -> None:
+def test_second_run_changes_nothing(sandbox: Cluster) -> None:
     assert {counts["changed"] for counts in recap(modules(sandbox, MODULES, "--check", "--diff")).values()} == {0}
 
 

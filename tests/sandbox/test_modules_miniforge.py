@@ -107,7 +107,7 @@ def test_base_belongs_to_root_and_environments_to_users(sandbox: Cluster, first:
         assert line in config
 
 
-def test_a_second_run_changes_nothing(installers: Installers, first: dict[str, str]) -> None:
+def test_second_run_changes_nothing(installers: Installers, first: dict[str, str]) -> None:
     done = installers.play(first, "--diff")
     assert recap(done.stdout)["ctl"]["changed"] == 0
 

@@ -110,5 +110,5 @@ def test_programs_run_and_the_simulated_one_takes_precedence(sandbox: Cluster) -
 
 @pytest.mark.usefixtures("installed")
 @pytest.mark.parametrize("arguments", [(), ("--check", "--diff")])
-def test_a_second_run_changes_nothing(install: Callable[..., dict[str, int]], arguments: tuple[str, ...]) -> None:
+def test_second_run_changes_nothing(install: Callable[..., dict[str, int]], arguments: tuple[str, ...]) -> None:
     assert install(*arguments)["changed"] == 0

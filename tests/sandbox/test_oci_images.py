@@ -87,7 +87,7 @@ def test_user_gets_the_requested_gpu(site: Cluster, bare: str) -> None:
     assert (shown.returncode, bare in shown.stdout) == (0, True)
 
 
-def test_a_second_run_changes_nothing(site: Cluster) -> None:
+def test_second_run_changes_nothing(site: Cluster) -> None:
     done = site.playbook("site.yml", timeout=FIRST_RUN_TIMEOUT_S)
     succeeded(done)
     assert {counts["changed"] for counts in recap(done.stdout).values()} == {0}

@@ -75,7 +75,7 @@ def test_machine_joins_through_the_gate_and_runs_jobs(machine: BootedMachine) ->
     assert sorted(opened[1::2]) == [GRANTED, REFUSED]
 
 
-def test_a_second_run_changes_nothing(machine: BootedMachine) -> None:
+def test_second_run_changes_nothing(machine: BootedMachine) -> None:
     again = machine.join(timeout=RUN_TIMEOUT_S)
     assert "New nodes: none" in again
     words = ("provision", *machine.inventory, "--limit", machine.node, "--skip-tags", "validation")

@@ -125,7 +125,7 @@ def test_jobs_may_lock_as_much_memory_as_the_machine_allows(sandbox: Cluster) ->
 
 @pytest.mark.usefixtures("applied")
 @pytest.mark.parametrize("arguments", [(), ("--check", "--diff")])
-def test_a_second_run_changes_nothing(apply: Apply, arguments: tuple[str, ...]) -> None:
+def test_second_run_changes_nothing(apply: Apply, arguments: tuple[str, ...]) -> None:
     done = apply(*arguments, **DECLARED)
     assert done.returncode == 0, done.stdout
     assert recap(done.stdout)[NODE]["changed"] == 0, done.stdout

@@ -60,7 +60,7 @@ def srun(sandbox: Cluster, arguments: str, *, check: bool = True) -> subprocess.
     return sandbox.exec("login", f"srun --quiet --mem=100 {arguments}", user="alice", check=check)
 
 
-def test_a_second_run_changes_nothing(sandbox: Cluster) -> None:
+def test_second_run_changes_nothing(sandbox: Cluster) -> None:
     done = sandbox.playbook("containers.yml", *ON, "--check", "--diff")
     assert {counts["changed"] for counts in recap(done.stdout).values()} == {0}
 

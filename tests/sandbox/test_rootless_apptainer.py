@@ -102,7 +102,7 @@ def test_every_user_has_a_private_cache(sandbox: Cluster) -> None:
     assert sandbox.exec("gpu1", show, user="bob").stdout == "none\n"
 
 
-def test_a_second_run_changes_nothing(packages: Packages, first: dict[str, str]) -> None:
+def test_second_run_changes_nothing(packages: Packages, first: dict[str, str]) -> None:
     done = packages.play([first], "--check", "--diff")
     assert recap(done.stdout)["gpu1"]["changed"] == 0
 

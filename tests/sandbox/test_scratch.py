@@ -52,7 +52,7 @@ def leave_nothing(sandbox: Cluster, node: str = "gpu1") -> None:
     sandbox.wait_idle()
 
 
-def test_a_second_run_changes_nothing(sandbox: Cluster) -> None:
+def test_second_run_changes_nothing(sandbox: Cluster) -> None:
     for arguments in (ON, (*ON, "--check", "--diff")):
         assert {counts["changed"] for counts in recap(storage(sandbox, *arguments)).values()} == {0}
 

@@ -264,7 +264,7 @@ def test_password_of_the_reader_is_rotated(directory: Cluster) -> None:
         directory.exec(node, "sss_cache -E; timeout 60 sh -c 'until id erin; do sleep 0.5; done'", timeout=90)
 
 
-def test_a_second_run_changes_nothing(directory: Cluster) -> None:
+def test_second_run_changes_nothing(directory: Cluster) -> None:
     for arguments in ([], ["--check"]):
         done = provisioned(directory, *arguments)
         assert done.returncode == 0, done.stdout + done.stderr

@@ -82,7 +82,7 @@ def test_kernel_has_only_cgroup_v2(slurm: Machines) -> None:
     assert slurm.output(CLIENT, "grep -c ' cgroup ' /proc/self/mountinfo || true") == "0"
 
 
-def test_a_second_run_changes_nothing(slurm: Machines) -> None:
+def test_second_run_changes_nothing(slurm: Machines) -> None:
     done = provision(slurm)
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr
     assert {host: counts["changed"] for host, counts in recap(done.stdout).items()} == {SERVER: 0, CLIENT: 0}

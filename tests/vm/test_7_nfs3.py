@@ -48,7 +48,7 @@ def test_locks_of_version_3_hold_between_two_mounts(machines: Machines) -> None:
         machines.ssh(CLIENT, "systemctl stop old-lock")
 
 
-def test_a_second_run_changes_nothing(machines: Machines) -> None:
+def test_second_run_changes_nothing(machines: Machines) -> None:
     done = machines.provision(**BOTH)
     assert done.returncode == 0, done.stdout + done.stderr
     assert {host: counts["changed"] for host, counts in recap(done.stdout).items()} == {SERVER: 0, CLIENT: 0}

@@ -77,7 +77,7 @@ def test_mounted_home_stays_unchanged(mounted: Machines) -> None:
     assert mounted.output(SERVER, "exportfs -s | grep -c ^/home") == "1"
 
 
-def test_a_second_run_changes_nothing(mounted: Machines) -> None:
+def test_second_run_changes_nothing(mounted: Machines) -> None:
     done = mounted.provision(**ADOPTED)
     assert done.returncode == 0, done.stdout + done.stderr
     assert {host: counts["changed"] for host, counts in recap(done.stdout).items()} == {SERVER: 0, CLIENT: 0}

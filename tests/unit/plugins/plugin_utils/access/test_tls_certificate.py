@@ -138,7 +138,7 @@ def test_long_name_is_complete_in_the_subject_alternative_names(authority: str, 
 
 
 @pytest.mark.parametrize("text", ["", "ssh-ed25519 AAAA", "no key"])
-def test_an_invalid_key_is_refused(authority: str, text: str) -> None:
+def test_invalid_key_is_refused(authority: str, text: str) -> None:
     with pytest.raises(ValueError, match="the host's public key is"):
         tls.sign_host(text, authority, names=NAMES, now=NOW, days=1)
 

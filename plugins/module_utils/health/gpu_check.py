@@ -31,19 +31,18 @@ _COUNTER = re.compile(r"^\s*Link \d+: .*:\s*\d+\s*$", re.MULTILINE)
 _CORRECTED = "FEC Errors"
 
 
-def gpu_answer(node: Node, facts: Mapping[str, Any], missing_devices: Sequence[str]) -> Answer:
+def gpu_answer(node: Node, facts: Mapping[str, Any]) -> Answer:
     """Return the problems with the GPUs and their PCIe links, and the links' counters.
 
     Args:
         node: with `gpus` (expected number), `gpu` (part of the hardware profile) and `limits`.
         facts: result of `read_gpus`.
-        missing_devices: missing device files.
     """
     # An nvidia-smi that does not support these options reports nothing to compare.
     if facts["smi_state"] == "unusable":
         return Answer(unknown="nvidia-smi does not support the options -q -x")
     gpus = facts["gpus"]
-    findings = [*_gpu_faults(gpus), *_presence(int(node.declared["gpus"]), facts, missing_devices)]
+    findings = [*_gpu_faults(gpus), *_presence(int(node.declared["gpus"]), facts)]
     alive = [gpu for gpu in gpus if not gpu["lost"]]
     for gpu, problem, remedy in link_faults(node.declared.get("gpu") or {}, alive):
         findings.append(Finding("gpu_links", RESET, f"GPU {gpu['index']} ({gpu_label(gpu)}) {problem}", remedy))
@@ -72,15 +71,12 @@ def _gpu_faults(gpus: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:
             yield Finding(check, severity, problem, gpu_fault.remedy.replace("INDEX", index))
 
 
-def _presence(declared: int, facts: Mapping[str, Any], missing_devices: Sequence[str]) -> Iterator[Finding]:
+def _presence(declared: int, facts: Mapping[str, Any]) -> Iterator[Finding]:
     for fault in presence_faults(declared, facts):
         yield Finding("gpu_count", RESET, f"{fault.key}: {fault.problem}", fault.remedy)
     if facts["smi_state"] == "absent":
         remedy = "reinstall the driver: busbar provision nvidia --limit NODE"
         yield Finding("gpu_count", RESET, "nvidia-smi: no longer installed", remedy)
-    if missing_devices:
-        remedy = "nvidia-modprobe -u -c=0; journalctl -k -b | grep NVRM"
-        yield Finding("gpu_count", RESET, f"missing: {', '.join(missing_devices)}", remedy)
 
 
 def _replays(node: Node, gpu: Mapping[str, Any], earlier: Sequence[Sequence[float]]) -> Iterator[Finding]:

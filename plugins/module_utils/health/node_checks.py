@@ -114,18 +114,15 @@ def _command(*words: str, limit_s: float = COMMAND_S - 1) -> tuple[int | None, s
     return run_limited([program, *words[1:]], limit_s) if program else (_NOT_THERE, f"{words[0]} is not installed")
 
 
-def _missing(node: Node) -> list[str]:
-    return [path for path in device_paths(node.declared["devices"]) if not (node.root / path.lstrip("/")).exists()]
-
-
 def _gpus(node: Node) -> Answer:
     root, timeout_s = node.root, float(node.declared["timeout_s"])
     facts = read_gpus(root, pci_devices(root)["gpu"], find_smi(), timeout_s, links=False)
-    return gpu_answer(node, facts, _missing(node))
+    return gpu_answer(node, facts)
 
 
 def _devices(node: Node) -> Answer:
-    missing = _missing(node)
+    paths = device_paths(node.declared["devices"])
+    missing = [path for path in paths if not (node.root / path.lstrip("/")).exists()]
     remedy = "nvidia-modprobe -u -c=0; journalctl -k -b | grep NVRM"
     return Answer([Finding("gpu_count", RESET, f"missing: {', '.join(missing)}", remedy)] if missing else [])
 

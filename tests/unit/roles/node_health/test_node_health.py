@@ -90,6 +90,13 @@ def test_look_reports_and_changes_nothing(program: Path) -> None:
     assert not (program.parents[1] / "asked").exists()
 
 
+def test_missing_device_file_is_one_finding(program: Path) -> None:
+    declare(program, devices="/dev/no-such-gpu[0-1]")
+    done = run(program, "--look")
+    assert (done.returncode, done.stdout) == (1, "missing: /dev/no-such-gpu0, /dev/no-such-gpu1\n")
+    assert run(program, "--prolog").stdout == done.stdout
+
+
 def test_unhealthy_node_queries_slurm_and_exits_with_0(program: Path) -> None:
     (program.parents[1] / "query").write_text(log_xml(gpu_xml(0, memory="GPU is lost")))
     done = run(program)

@@ -90,14 +90,14 @@ def told(answer: Answer) -> list[tuple[str, str, str]]:
     ],
 )
 def test_gpus(gpu: str, check: str, severity: str, problem: str) -> None:
-    found = told(gpu_answer(node(), facts(gpu_xml(0), gpu), []))
+    found = told(gpu_answer(node(), facts(gpu_xml(0), gpu)))
     assert [each[:2] for each in found] == ([(check, severity)] if check else [])
     assert all(problem in each[2] for each in found)
 
 
 def test_fault_of_several_gpus_is_reported_once_with_the_command() -> None:
     sick = (gpu_xml(index, state="GPU requires reset") for index in (0, 1))
-    (found,) = gpu_answer(node(), facts(*sick), []).findings
+    (found,) = gpu_answer(node(), facts(*sick)).findings
     assert found.problem == "GPU 0,1 (of 2) requires a reset"
     assert "nvidia-smi --gpu-reset -i 0,1" in found.remedy
 
@@ -122,37 +122,35 @@ def test_fault_of_several_gpus_is_reported_once_with_the_command() -> None:
     ids=["missing", "hung", "absent", "failed"],
 )
 def test_missing_gpus_are_reported(facts_: dict[str, Any], problems: list[str]) -> None:
-    assert told(gpu_answer(node(), facts_, [])) == [("gpu_count", RESET, each) for each in problems]
+    assert told(gpu_answer(node(), facts_)) == [("gpu_count", RESET, each) for each in problems]
 
 
-def test_missing_device_files_and_an_old_nvidia_smi_are_reported() -> None:
-    found = told(gpu_answer(node(), facts(gpu_xml(0), gpu_xml(1)), ["/dev/nvidia1"]))
-    assert found == [("gpu_count", RESET, "missing: /dev/nvidia1")]
-    assert gpu_answer(node(), facts(state="unusable"), []).unknown == "nvidia-smi does not support the options -q -x"
+def test_old_nvidia_smi_is_unknown() -> None:
+    assert gpu_answer(node(), facts(state="unusable")).unknown == "nvidia-smi does not support the options -q -x"
 
 
 def test_pcie_links_are_compared_with_the_profile() -> None:
     slow = [gpu_xml(0, width=("16x", "8x")), gpu_xml(1)]
-    assert told(gpu_answer(node(gpu={"pcie_width": 16}), facts(*slow), [])) == [
+    assert told(gpu_answer(node(gpu={"pcie_width": 16}), facts(*slow))) == [
         ("gpu_links", RESET, f"GPU 0 ({LABEL_0}) uses 8 PCIe lanes (expected 16)")
     ]
     old = [gpu_xml(0, gen=(3, 3)), gpu_xml(1)]
-    assert told(gpu_answer(node(gpu={"pcie_gen": 5}), facts(*old), [])) == [
+    assert told(gpu_answer(node(gpu={"pcie_gen": 5}), facts(*old))) == [
         ("gpu_links", RESET, f"GPU 0 ({LABEL_0}) PCIe generation is too low (maximum 3, expected 5)")
     ]
-    assert told(gpu_answer(node(gpu={"pcie_width": 16, "pcie_gen": 5}), facts(gpu_xml(0), gpu_xml(1)), [])) == []
+    assert told(gpu_answer(node(gpu={"pcie_width": 16, "pcie_gen": 5}), facts(gpu_xml(0), gpu_xml(1)))) == []
 
 
 def test_pcie_replays_are_rated_per_minute() -> None:
     replaying = gpu_xml(0).replace("<pci>", "<pci><replay_counter>50</replay_counter>")
     sick = facts(replaying, gpu_xml(1))
     uuid = sick["gpus"][0]["uuid"]
-    first = gpu_answer(node(), sick, [])
+    first = gpu_answer(node(), sick)
     assert (told(first), first.samples) == ([], {f"pcie_replays {uuid}": 50.0})
     slow, fast = ({f"pcie_replays {uuid}": [[880.0, value]]} for value in (34.0, 33.0))
-    assert told(gpu_answer(node(slow), sick, [])) == []
+    assert told(gpu_answer(node(slow), sick)) == []
     problem = f"GPU 0 ({LABEL_0}) 8 PCIe replays a minute (limit 8)"
-    assert told(gpu_answer(node(fast), sick, [])) == [("pcie_replays", RESET, problem)]
+    assert told(gpu_answer(node(fast), sick)) == [("pcie_replays", RESET, problem)]
 
 
 LINKS = """GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-x)
@@ -405,7 +403,7 @@ def test_site_can_override_severities() -> None:
 )
 def test_recordings_give_the_expected_findings(recording: str, checks: set[str]) -> None:
     seen = facts(text=(RECORDINGS / "smi-xml" / recording).read_text(errors="replace"))
-    found = gpu_answer(node(gpus=seen["gpu_count"]), seen, [])
+    found = gpu_answer(node(gpus=seen["gpu_count"]), seen)
     assert {each.check for each in found.findings} == checks
 
 

@@ -11,6 +11,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from ..common.hostlist import fold_hosts
+from ..validation.collectives.cluster_stage import Cluster
+from ..validation.collectives.culprit_search_stage import Pair
 from ..validation.presentation import CODE_WORDS, CODES
 from ..validation.stage_registry import stage_of
 from .history import node_figures
@@ -180,12 +182,13 @@ def last_figures(reports: Sequence[ReadReport], nodes: Collection[str] | None = 
         reports: normalised reports, the oldest first.
         nodes: the nodes of the cluster, to which the result is limited; None for all.
     """
-    found: dict[tuple[str, str, str], LastFigure] = {
-        (row["node"], row["stage"], row["collective"]): {**row, "started": report["started"]}
-        for report in reports
-        for row in node_figures(report)
-        if nodes is None or row["node"] in nodes
-    }
+    found: dict[tuple[str, str, str], LastFigure] = {}
+    for report in reports:
+        rows = [row for row in node_figures(report) if nodes is None or row["node"] in nodes]
+        # The culprit search runs only after a failure, so a passed test of all nodes supersedes its older results.
+        passed = {row["node"] for row in rows if row["stage"] == Cluster.name and row["verdict"] == "PASS"}
+        found = {key: row for key, row in found.items() if key[0] not in passed or key[1] not in Pair.labels}
+        found |= {(row["node"], row["stage"], row["collective"]): {**row, "started": report["started"]} for row in rows}
     return [row for _key, row in sorted(found.items(), key=lambda item: item[0])]
 
 

@@ -16,7 +16,7 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.metri
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.report_reader import normalised
 from check_samples import checked
 from prometheus_client.parser import text_string_to_metric_families
-from report_samples import small, validation
+from report_samples import of_pairs, small, validation
 
 if TYPE_CHECKING:
     from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.report_types import ReadReport
@@ -52,6 +52,17 @@ def test_validation_of_one_node_keeps_the_values_of_the_others() -> None:
     assert (when["gpu3", "node"], when["gpu9", "node"]) == (seconds(FIRST), seconds(SECOND))
     validated = {node: value for (node, _stage), value in found["busbar_node_validated_timestamp_seconds"].items()}
     assert validated == {**{f"gpu{number}": seconds(FIRST) for number in range(1, 5)}, "gpu9": seconds(SECOND)}
+
+
+def test_passed_test_of_all_nodes_supersedes_an_older_search() -> None:
+    search = of_pairs(4, started=FIRST)
+    alone = validation([{**NEW, "name": "node-gpu3", "nodes": ["gpu3"]}], started=SECOND)
+    pairs = {(f"gpu{number}", "pair") for number in range(1, 5)}
+    assert pairs <= samples(search, alone)["busbar_node_verdict"].keys()
+    assert samples(search, alone)["busbar_node_verdict"]["gpu3", "pair"] == 1
+    assert not pairs & samples(search, small(SECOND))["busbar_node_verdict"].keys()
+    slow = validation([{"name": "cluster", "stage": "cluster", "nodes": ["gpu1", "gpu2", "gpu3"], "peak": 9.0}])
+    assert pairs <= samples(search, slow)["busbar_node_verdict"].keys()
 
 
 def test_newer_value_replaces_the_older_and_inconclusive_is_not_a_validation() -> None:

@@ -191,14 +191,22 @@ def _interrupted_runs(site: Path, sources: Sequence[str]) -> Iterator[Finding]:
         last = find(site_runs_folder(site))
     except UsageError:
         return
-    if not last.runs and last.exit_code is None:
+    newer = any(
+        (report / "report.json").stat().st_mtime > last.folder.stat().st_mtime for report in _reports(site)[-1:]
+    )
+    if not last.runs and last.exit_code is None and not newer:
         yield here(WARNING, "validation", f"{last.name} was killed", "restart it: busbar validate --detach")
+
+
+def _reports(site: Path) -> list[Path]:
+    """Return the folders of the reports, oldest first."""
+    place = site / "reports"
+    return folders(place) if place.is_dir() else []
 
 
 def _validation(site: Path) -> Iterator[Finding]:
     """Yield the result of the last validation, and its age."""
-    place = site / "reports"
-    known = folders(place) if place.is_dir() else []
+    known = _reports(site)
     if not known:
         yield here(WARNING, "validation", "the cluster has not been validated", "busbar validate")
         return

@@ -18,6 +18,7 @@ from busbar.doctor.host import host_findings, site_findings
 from busbar.run.display import Display
 from busbar.run.events import Run
 from busbar.run.playbook import Playbook, host_variables
+from report_samples import small
 
 
 @pytest.fixture
@@ -84,6 +85,25 @@ def test_killed_run_is_reported(site: Path) -> None:
     assert json.loads(lock.read_text()) == left
     lock.write_text("")
     assert found(site) == []
+
+
+def test_killed_detached_validation_is_reported_until_the_next_report(site: Path) -> None:
+    def said() -> list[str]:
+        problems = site_findings(site, [str(site / "inventory")], [site / "secrets"])
+        return [each.problem for each in problems if "was killed" in each.problem]
+
+    run = site / "logs" / "detached" / "20261127T224640"
+    run.mkdir(parents=True)
+    (run / "lock").touch()
+    (run / "started").write_text("1\n")
+    assert said() == ["20261127T224640 was killed"]
+    report = site / "reports" / "20261127T220000Z" / "report.json"
+    report.parent.mkdir(parents=True)
+    report.write_text(json.dumps(small()))
+    os.utime(report, (time.time() - 3600, time.time() - 3600))
+    assert said() == ["20261127T224640 was killed"]
+    os.utime(report, (time.time() + 60, time.time() + 60))
+    assert said() == []
 
 
 def test_missing_unreadable_or_failed_validation_is_reported(site: Path) -> None:

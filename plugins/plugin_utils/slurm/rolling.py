@@ -217,4 +217,4 @@ def _lines(
             f"{fold_hosts(strays)} is drained by another update that was interrupted: repeat that update, or "
             f"scontrol update nodename={fold_hosts(strays)} state=resume"
         )
-    return found if batches else [*found, "all nodes are up to date"]
+    return found if batches else [*found, "no node is left to update" if skipped else "all nodes are up to date"]

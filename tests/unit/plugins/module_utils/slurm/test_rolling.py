@@ -116,6 +116,16 @@ def test_nodes_left_by_another_update_are_reported() -> None:
     assert "gpu8 is drained by another update that was interrupted" in made["lines"][-1]
 
 
+@pytest.mark.parametrize(
+    ("nodes", "done", "line"),
+    [("gpu2", [], "no node is left to update"), ("gpu1", ["gpu1"], "all nodes are up to date")],
+)
+def test_run_without_batches_tells_whether_nodes_were_skipped(nodes: str, done: list[str], line: str) -> None:
+    first = plan({"gpu2": "drained|fan, Meyer"}, nodes=nodes)
+    made = plan({"gpu2": "drained|fan, Meyer"}, nodes=nodes, state={"key": first["key"], "done": done})
+    assert (made["batches"], made["lines"][-1]) == ([], line)
+
+
 def test_hosts_outside_of_the_limit_are_skipped() -> None:
     made = plan(limited=NODES[:2])
     assert made["batches"] == [["gpu1", "gpu2"]]

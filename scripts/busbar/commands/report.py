@@ -224,7 +224,10 @@ def _compare(args: argparse.Namespace) -> int:
     if first["nodes"] and second["nodes"] and set(first["nodes"]).isdisjoint(second["nodes"]):
         return _two_clusters(args, first, second)
     found = compare(first, second)
-    worse = any(test["flag"] == "slower" or _fails_now(test["verdicts"]) for test in found["tests"])
+    worse = any(test["flag"] == "slower" for test in found["tests"])
+    worse = worse or any(_fails_now(test["verdicts"]) for test in (*found["tests"], *found["other_nodes"]))
+    # Such as the tests of a culprit search.
+    worse = worse or any(test["verdict"] == "FAIL" and test["name"] in found["only_second"] for test in second["tests"])
     code = int(worse) if found["tests"] else _INCONCLUSIVE
     if args.format == "json":
         print_json(found)

@@ -127,6 +127,22 @@ def test_compare_reports_different_nodes(reports: Path, capsys: pytest.CaptureFi
     assert [(item["name"], item["nodes"]) for item in found["other_nodes"]] == [("cluster", [before, whole["nodes"]])]
 
 
+@pytest.mark.parametrize(("verdict", "code"), [("PASS", 0), ("INCONCLUSIVE", 0), ("FAIL", 1)])
+@pytest.mark.parametrize("only_in_second", [True, False])
+def test_compare_counts_a_failure_of_a_test_that_only_b_has(
+    reports: Path, verdict: str, code: int, *, only_in_second: bool
+) -> None:
+    report = json.loads((reports / "20261114T080000Z" / "report.json").read_text())
+    (whole,) = [test for test in report["tests"] if test["name"] == "cluster"]
+    if only_in_second:
+        report["tests"].append({**whole, "name": "pair-gpu1-gpu2", "stage": "pair", "verdict": verdict})
+    else:
+        whole |= {"nodes": [*whole["nodes"], "gpu9"], "verdict": verdict}
+    (reports / "20261115").mkdir()
+    (reports / "20261115" / "report.json").write_text(json.dumps(report), encoding="utf-8")
+    assert main(["report", "compare", "20261114", "20261115", "--reports", str(reports)]) == code
+
+
 def of_another_cluster(place: Path, share: float) -> None:
     """Write a report of node1 to node4 with a share of the bandwidth in `small`."""
     text = json.dumps(small()).replace("gpu", "node").replace("alpha", "beta")

@@ -233,10 +233,15 @@ def _locked(allocation: Allocation) -> Iterator[None]:
     """Lock the allocation against a second run.
 
     Raises:
-        UsageError: another run uses the allocation.
+        UsageError: another run uses the allocation, or the lock cannot be created.
     """
     path = Path(tempfile.gettempdir(), f"busbar-prove-{os.getuid()}-{allocation.job}.lock")
-    with path.open("w", encoding="ascii") as lock:
+    try:
+        opened = path.open("w", encoding="ascii")
+    except OSError as exc:
+        message = f"cannot lock job {allocation.job}: {path}: {exc.strerror or exc}: remove it, or set TMPDIR"
+        raise UsageError(message) from exc
+    with opened as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             taken = bool(allocation.steps())

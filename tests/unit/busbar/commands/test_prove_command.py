@@ -196,6 +196,15 @@ def test_a_job_of_others_and_a_second_run_are_refused(site: Site) -> None:
     assert "another busbar prove is already running in job 1" in done.stderr
 
 
+def test_lock_that_cannot_be_created_is_named(site: Site) -> None:
+    site.job()
+    lock = site.slurm / f"busbar-prove-{os.getuid()}-1.lock"
+    lock.mkdir()
+    done = site.prove("--backend=mpi", "--jobid=1")
+    said = f"busbar: cannot lock job 1: {lock}: Is a directory: remove it, or set TMPDIR\n"
+    assert (done.returncode, done.stderr) == (2, said)
+
+
 def test_missing_slurm_and_unwritable_folder_are_refused(site: Site) -> None:
     own = {"PATH": "/usr/bin:/bin", "LOGNAME": "alice", "PYTHONPATH": f"{TOP / '.collections'}:{TOP / 'scripts'}"}
     done = site.prove("--backend=mpi", env=own)

@@ -17,6 +17,7 @@ VARS = {
     **yaml.safe_load((ROLES / "site/vars/main.yml").read_text()),
 }
 LOOK = yaml.safe_load((ROLES / "hosts/tasks/look.yml").read_text())[0]
+PLAYBOOK = yaml.safe_load((ROLES.parent / "playbooks/monitoring.yml").read_text())
 SHOWN = """\
 Id=munge.service
 ActiveState=active
@@ -78,6 +79,17 @@ def test_files_of_disabled_roles_are_found() -> None:
     look = {"stdout_lines": ["name a a", "file /etc/systemd/system/busbar-firewall.service"]}
     found = worked_out("{{ __site_files }}", **{**VARS, "__hosts_look": look})
     assert found == ["/etc/systemd/system/busbar-firewall.service"]
+
+
+@pytest.mark.parametrize("unit", ["busbar-journal-tls.service", "systemd-journal-upload.service.d/busbar.conf"])
+def test_a_disabled_upload_of_the_journal_is_removed_where_it_is_set_up(unit: str) -> None:
+    (play,) = (play for play in PLAYBOOK if play.get("name", "").startswith("Install exporters"))
+    (task,) = (task for task in play["tasks"] if task["name"] == "Configure or remove the upload of the journal")
+    given = {**VARS, "journal_remote_enabled": False}
+    for lines, asked in ((["name a a"], False), (["name a a", f"file /etc/systemd/system/{unit}"], True)):
+        look = {"stdout_lines": lines}
+        assert worked_out(f"{{{{ {task['when']} }}}}", **{**given, "__hosts_look": look}) is asked
+    assert worked_out(f"{{{{ {task['when']} }}}}", **given) is True
 
 
 def test_results_are_empty_without_the_role_hosts() -> None:

@@ -53,10 +53,11 @@ def test_without_storage_all_hosts_create_homes() -> None:
 
 
 def test_provisioning_host_does_not_create_homes() -> None:
-    names = ["gpu2", "localhost", "ctl", "127.0.0.1", "localhost2", "gpu1"]
+    names = ["gpu2", "localhost", "ctl", "127.0.0.1", "localhost2", "my host", "gpu1"]
     assert worked_out("{{ __site_hosts }}", **(VARS | {"groups": {"all": names}})) == [
         "gpu2",
         "ctl",
         "localhost2",
+        "my host",
         "gpu1",
     ]

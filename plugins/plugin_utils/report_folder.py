@@ -50,8 +50,13 @@ def save_report(folder: Path, report: Mapping[str, Any], nodes: Collection[str])
     folder.mkdir(mode=0o755, parents=True, exist_ok=True)
     # Node output may not be valid UTF-8.
     raw = f"{json.dumps(report, indent=2)}\n".encode(errors="surrogateescape")
-    (folder / "report.json").write_bytes(raw)
-    (folder / "report.json").chmod(0o644)
+    fresh = folder / ".report.json"
+    try:
+        fresh.write_bytes(raw)
+        fresh.chmod(0o644)
+        fresh.replace(folder / "report.json")
+    finally:
+        fresh.unlink(missing_ok=True)
     done: dict[str, Any] = {"metrics": "", "pages_problem": "", "incomplete": False}
     try:
         from .report_files import METRICS, write_pages  # noqa: PLC0415 - libraries may be missing

@@ -136,7 +136,8 @@ def _run(args: argparse.Namespace) -> int:
     for line in summary(run):
         display.line(line)
     report = _report(run, site.folder / "reports", began)
-    verdict = _print_verdict(report, display.line, missing=args.command == "validate" and _expects_report(args, run))
+    failed = run.custom.get("busbar_verdict") == "FAIL"
+    verdict = _print_verdict(report, display.line, missing=_expects_report(args, run), failed=failed)
     display.line(f"log: {run.log}{f' (incomplete: {run.log_problem})' if run.log_problem else ''}")
     if run.recap:
         display.line(f"\n{run.recap}")
@@ -218,6 +219,8 @@ def _report(run: Run, folder: Path, began: float) -> tuple[str, Path, str] | Non
         began: start of the run in seconds since 1970; older reports are ignored.
     """
     named = run.custom.get("busbar_report")
+    if named == "":
+        return None
     if named:
         place = Path(str(named))
         candidates = [place if place.suffix == ".json" else place / "report.json"]
@@ -241,16 +244,30 @@ def _report(run: Run, folder: Path, began: float) -> tuple[str, Path, str] | Non
 
 
 def _expects_report(args: argparse.Namespace, run: Run) -> bool:
-    """Return whether the validation should have written a report: it was not a dry run and did not fail earlier."""
-    return run.returned == OK and bool(run.tasks) and not _NO_RUN.intersection(args.options)
+    """Return whether a validation of this run should have written a report.
+
+    It did not if it was a dry run or failed earlier. A validation with a verdict ran to its end.
+    """
+    ended = run.returned == OK and bool(run.tasks) and not _NO_RUN.intersection(args.options)
+    return bool(run.custom.get("busbar_verdict")) or (args.command == "validate" and ended)
 
 
-def _print_verdict(report: tuple[str, Path, str] | None, say: Callable[[str], None], *, missing: bool) -> str | None:
-    """Print the result of the validation and return its verdict, or None without a validation."""
+def _print_verdict(
+    report: tuple[str, Path, str] | None, say: Callable[[str], None], *, missing: bool, failed: bool
+) -> str | None:
+    """Print the result of the validation and return its verdict, or None without a validation.
+
+    Args:
+        report: result of `_report`.
+        say: prints a line.
+        missing: whether the validation should have written a report.
+        failed: whether the verdict without a report is FAIL.
+    """
     if report is None:
+        verdict = "FAIL" if failed else "INCONCLUSIVE"
         if missing:
-            say("\nVerdict: INCONCLUSIVE: the validation wrote no report")
-        return "INCONCLUSIVE" if missing else None
+            say(f"\nVerdict: {verdict}: the validation wrote no report")
+        return verdict if missing else None
     verdict, path, reason = report
     words = " ".join(printable(reason).split())
     verdict_line = {

@@ -193,6 +193,33 @@ def test_only_a_report_of_this_run_counts(
     assert run_with(monkeypatch, site, command, report) == expected
 
 
+@pytest.mark.parametrize(("verdict", "expected"), [("PASS", 3), ("INCONCLUSIVE", 3), ("FAIL", 1)])
+@pytest.mark.parametrize("command", ["validate", "provision"])
+def test_report_that_could_not_be_written_is_inconclusive_unless_the_verdict_is_fail(  # noqa: PLR0913, PLR0917
+    monkeypatch: pytest.MonkeyPatch,
+    site: Path,
+    capsys: pytest.CaptureFixture[str],
+    verdict: str,
+    expected: int,
+    command: str,
+) -> None:
+    def fake(_playbook: Playbook, run: Run, _log: Path) -> tuple[int, bool]:
+        run.tasks, run.custom = 1, {"busbar_report": "", "busbar_verdict": verdict}
+        found = failure("validation")
+        monkeypatch.setattr(type(run), "failures", [found])
+        place = site / "reports" / "now" / "report.json"
+        place.parent.mkdir(parents=True)
+        place.write_text(json.dumps({"verdict": "PASS"}))
+        return 2, False
+
+    monkeypatch.setattr(site_module, "run_playbook", fake)
+    monkeypatch.setattr(provision, "_playbook_path", lambda name: site / f"{name}.yml")
+    args = parse([command, "-i", str(site / "inventory")])
+    assert int(args.run(args)) == expected
+    word = "FAIL" if verdict == "FAIL" else "INCONCLUSIVE"
+    assert f"Verdict: {word}: the validation wrote no report" in capsys.readouterr().out
+
+
 def test_first_line_names_inventory_and_log(
     monkeypatch: pytest.MonkeyPatch, site: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

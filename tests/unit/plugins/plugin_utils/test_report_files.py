@@ -175,3 +175,18 @@ def test_full_disk_leaves_an_incomplete_report(
     monkeypatch.undo()
     done = save_report(folder, small(), [])
     assert (done["incomplete"], done["pages_problem"]) == (False, "")
+
+
+def test_report_that_does_not_fit_on_the_disk_leaves_no_truncated_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(path: Path, data: bytes) -> int:
+        with path.open("wb") as file:
+            file.write(data[:10])
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    with pytest.raises(OSError, match="No space left"):
+        save_report(tmp_path / "20261104", small(), [])
+    assert folders(tmp_path) == []
+    assert [*(tmp_path / "20261104").iterdir()] == []

@@ -197,15 +197,15 @@ def refuse_unknown_jobs(
     if daemon_keeps_running():
         if changes:
             module.fail_json(
-                msg=f"Nothing was changed: slurmctld is running but does not list its jobs ({reason}), so this change "
-                f"could end jobs. Check slurmctld (journalctl -u slurmctld), {OVERRIDE}"
+                msg=f"Slurm was not changed: slurmctld is running but does not list its jobs ({reason}), so this "
+                f"change could end jobs. Check slurmctld (journalctl -u slurmctld), {OVERRIDE}"
             )
         return
     gone = removed_names(old, new)
     if gone and (Path(module.params["state_directory"]) / "job_state").exists():
         module.fail_json(
-            msg=f"Nothing was changed: this removes {', '.join(gone)}, but slurmctld is not running and cannot report "
-            f"whether jobs use them. Start it first (systemctl start slurmctld), {OVERRIDE}"
+            msg=f"Slurm was not changed: this removes {', '.join(gone)}, but slurmctld is not running and cannot "
+            f"report whether jobs use them. Start it first (systemctl start slurmctld), {OVERRIDE}"
         )
 
 
@@ -274,7 +274,7 @@ def main() -> None:
     losses += [loss for loss in accounting_losses(jobs, declared) if loss.job.label not in lost]
     labels = [loss.job.label for loss in losses]
     if losses and not module.params["allow"]:
-        module.fail_json(msg=f"Nothing was changed: jobs would be lost.\n{loss_report(losses)}", jobs=labels)
+        module.fail_json(msg=f"Slurm was not changed: jobs would be lost.\n{loss_report(losses)}", jobs=labels)
     if losses:
         module.warn(f"slurm_allow_job_loss: this run kills these jobs: {', '.join(labels[:20])}")
     module.exit_json(changed=False, jobs=labels, removed=removed, gate=gate)

@@ -151,7 +151,7 @@ def test_damaged_note_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert not (tmp_path / "a").exists()
 
 
-def test_hidden_files_have_no_diff(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_diffs_omit_secrets(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "secret"
     path.write_text("hidden1")
     written, _ = run(capsys, [{"path": str(path), "content": "hidden2", "hidden": True}])

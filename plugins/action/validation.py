@@ -261,7 +261,7 @@ class AnsibleTransport:
 
 
 class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
-    """Runs a validation, and keeps outputs and report even if it fails."""
+    """Runs a validation, and keeps its outputs and report even if it fails."""
 
     def run(self, tmp: None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """Return the verdict and the path of the report."""

@@ -168,8 +168,8 @@ def refuse_if_locked(sources: Sequence[str]) -> None:
 class RunLock:
     """The lock of one inventory.
 
-    The kernel releases the lock when the process ends, so a stale lock file of this host has no effect. For a run on
-    another host that shares the folder, the description in the file decides.
+    The kernel releases the lock when the process ends, so a stale lock file of this host has no effect. If another
+    host shares the folder, the description in the file shows whether a run of that host holds the lock.
     """
 
     def __init__(self, path: Path) -> None:

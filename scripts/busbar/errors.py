@@ -13,7 +13,7 @@ class AnsibleMissingError(UsageError):
     """The command needs Ansible, which is not installed."""
 
     def __init__(self) -> None:
-        """Set the remedy as message; the command line prepends the command."""
+        """Use the remedy as the message; the command line prepends the name of the command."""
         super().__init__("needs Ansible: pip install 'busbar[ansible]' (Python 3.11 or later)")
 
 

@@ -47,7 +47,7 @@ def expand_hosts(text: str, most: int = MOST_HOSTS) -> list[str]:
 
 
 def _count(ranges: str) -> int:
-    """Return the number of values in '1,08-09'."""
+    """Return the number of values in a list of ranges, such as '1,08-09'."""
     found = (_RANGE.match(item) for item in ranges.split(","))
     return sum(max(0, int(item[2]) - int(item[1]) + 1) if item else 1 for item in found)
 

@@ -53,7 +53,7 @@ def version_key(text: str) -> tuple[int, ...]:
 
 
 def release_of(version: str) -> str:
-    """Return major and minor number of a toolkit's version: '12.8.1' gives '12.8'.
+    """Return the major and minor version of a toolkit: '12.8.1' gives '12.8'.
 
     Raises:
         ValueError: if it is not a valid version.

@@ -32,7 +32,7 @@ _NOT_FOR_MOUNTING = ("/proc", "/sys", "/dev", "/run", "/etc", "/boot", "/usr", "
 
 
 def export_problems(hosts: Sequence[str], exports: object) -> list[Problem]:
-    """Return the problems with `nfs_server_exports` of hosts with the same value."""
+    """Return the problems with a value of `nfs_server_exports` that several hosts share."""
     key = "nfs_server_exports"
     if not isinstance(exports, (list, tuple)):
         return [make_problem(hosts, key, "is not a list", "write a list of exports, each with a path")]

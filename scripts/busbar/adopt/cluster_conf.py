@@ -245,7 +245,7 @@ def carry_partitions(draft: Draft, conf: SlurmConf, machines: Mapping[str, str])
 
 
 def carry_gres(draft: Draft, hosts: Mapping[str, HostReading], controller: str, machines: Mapping[str, str]) -> None:
-    """Carry gres.conf: the controller's file, or the lines of each node if the nodes have different files."""
+    """Carry over gres.conf: the controller's file, or the lines of each node if the nodes have different files."""
     texts = {host: each.files[path] for host, each in hosts.items() if (path := each.beside("gres.conf"))}
     own = {host: text for host, text in texts.items() if host in machines}
     shared = texts.get(controller) if len(set(texts.values())) == 1 or controller not in machines else None

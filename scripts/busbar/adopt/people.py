@@ -112,7 +112,7 @@ def _two_sources(found: People, host: str, reading: HostReading, local: list[Acc
     """Record users that occur twice in /etc/passwd, or both there and in a directory."""
     names = [account.name for account in local]
     for name in sorted({name for name in names if names.count(name) > 1}):
-        found.conflicts.setdefault(name, []).append(f"user {name} is twice in /etc/passwd of {host}")
+        found.conflicts.setdefault(name, []).append(f"user {name} appears twice in /etc/passwd of {host}")
     other = {account.name: account for account in passwd(reading.commands.get("getent-sss", ""))}
     for account in local:
         if account.name in other and _is_users(account.uid):

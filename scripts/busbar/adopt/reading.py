@@ -97,7 +97,7 @@ class Reading:
         return dict(found) if found else None
 
     def file(self, given: str) -> Path | None:
-        """Return a file that a variable names by a path relative to DeepOps' checkout, or None."""
+        """Return the file whose path, relative to DeepOps' checkout, is in a variable; None if it does not exist."""
         folder, name = self.source.folder, Path(given).name
         places = (folder / given, folder / given.rpartition("config/")[2], folder / "files" / name, folder / name)
         return next((path for path in places if path.is_file()), None)

@@ -128,7 +128,7 @@ def partition_from(name: str, keys: Mapping[str, Any], compute: Iterable[str]) -
 
     Args:
         name: name of the partition.
-        keys: its keys as slurm.conf or a variable names them; `extra` and `settings` are texts of `Key=value` words.
+        keys: its keys as slurm.conf or a variable names them; `extra` and `settings` are strings of `Key=value` pairs.
         compute: the compute nodes.
     """
     params: dict[str, Any] = {}
@@ -159,7 +159,7 @@ def limits_from(item: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
     """Return an item of slurm_qos or slurm_accounts, and its problems.
 
     Args:
-        item: `name`, and limits as keys or in texts of `Key=value` words.
+        item: `name`, and limits as keys or in strings of `Key=value` pairs.
     """
     entry: dict[str, Any] = {}
     limits: dict[str, Any] = {}
@@ -189,7 +189,7 @@ _LIMITS = {**QOS_LIMITS, "MaxJobs": "count", "MaxJobsAccrue": "count", "MaxSubmi
 
 
 def _flat(keys: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield the keys of a mapping, those below `params` and `limits`, and those of texts of `Key=value` words."""
+    """Yield the keys of a mapping, those below `params` and `limits`, and those of strings of `Key=value` pairs."""
     for key, value in keys.items():
         if key in {"extra", "settings", "params", "limits", "options"} and isinstance(value, (str, dict)):
             yield from dict(pairs_of(value)[0] if isinstance(value, str) else value).items()

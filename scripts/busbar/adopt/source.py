@@ -371,7 +371,7 @@ def _members(groups: dict[str, Any], name: str, above: list[str]) -> Iterator[st
 
 
 def _decoded(value: Any) -> Any:  # noqa: ANN401 - a value of JSON
-    """Return a value with encrypted texts as Vaulted."""
+    """Return a value in which each encrypted string is a Vaulted object."""
     if isinstance(value, dict):
         if value.keys() == {"__ansible_vault"}:
             return Vaulted(value["__ansible_vault"])

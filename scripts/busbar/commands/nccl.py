@@ -310,7 +310,7 @@ def _add_judge_options(parser: argparse.ArgumentParser) -> None:
         "--collective", metavar="NAME", help="program name without _perf, if the output does not contain it"
     )
     parser.add_argument("--allow-unchecked", action="store_true", help="accept results that were not checked")
-    parser.add_argument("--allow-missing-ranks", action="store_true", help="accept an output without its rank lines")
+    parser.add_argument("--allow-missing-ranks", action="store_true", help="accept output without rank lines")
     parser.add_argument(
         "--allow-known-causes",
         action="store_true",

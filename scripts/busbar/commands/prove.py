@@ -131,7 +131,7 @@ def _in_allocation(
     interruption: Interruption,
     known: tuple[Path, dict[str, Any], dict[str, str]],
 ) -> int:
-    """Validate in an existing job, or submit and cancel a job, and return the exit code."""
+    """Validate in an existing job, or in a new one that is cancelled at the end; return the exit code."""
     allocation = None
     try:
         # A job cannot be cancelled before its ID is known.

@@ -180,7 +180,7 @@ def refuse_shrinking(sandbox: Sandbox, args: argparse.Namespace) -> None:
             continue
         msg = (
             f"sandbox {sandbox.name} has --{option} {present or 'unset'} (requested {value}); only --compute can be "
-            f"increased: remove it first with: busbar sandbox down --name {sandbox.name}"
+            f"increased. To change other options, remove the sandbox first: busbar sandbox down --name {sandbox.name}"
         )
         raise UsageError(msg)
 

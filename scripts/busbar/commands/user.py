@@ -73,7 +73,7 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     remove = actions.add_parser("remove", help="remove a user, but keep the home directory", description=REMOVE)
     remove.add_argument("--wait", type=int, default=0, metavar="SECONDS", help="wait for jobs and processes to end")
     lock = actions.add_parser("lock", help="block logins of a user; running processes continue")
-    unlock = actions.add_parser("unlock", help="allow logins of a user again")
+    unlock = actions.add_parser("unlock", help="allow a user to log in again")
     key = actions.add_parser("key", help="add and remove SSH keys of a user")
     key.add_argument("--add", action="append", default=[], metavar="KEY|FILE", help="public key, or its file")
     key.add_argument("--remove", action="append", default=[], metavar="KEY", help="key, its data or its comment")

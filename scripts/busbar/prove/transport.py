@@ -321,5 +321,5 @@ class LocalTransport:
         time.sleep(seconds)
 
     def uninterrupted(self) -> AbstractContextManager[None]:
-        """Return a context that defers an interruption to its end."""
+        """Return a context manager that defers an interruption until it exits."""
         return self.interruption.uninterrupted()

@@ -42,7 +42,7 @@ def junit(report: ReadReport) -> str:
 def _cases(report: ReadReport) -> Iterator[TestCase]:
     for test in report["tests"]:
         output = [f"nodes: {', '.join(everyone(test)) or 'none'}", *test["findings"], *test["tail"]]
-        # If the validation passed, a failed test was repeated successfully and is not reported.
+        # If the validation passed, each failed test passed when it was repeated, so it is not reported as a failure.
         verdict = "PASS" if report["verdict"] == "PASS" else test["verdict"]
         case = _case(test["name"], test["stage"], verdict, test["reason"], output)
         case.time = round(test["job"]["seconds"] or 0.0, 3)

@@ -26,7 +26,7 @@ _FROM_BYTES = 1 << 20
 _MOST = 3
 # Up to this size, times are compared instead of bandwidths, because latency dominates.
 _LATENCY_BYTES = 64 << 10
-# Minimum tolerated deviation of short times, and of bandwidths below the plateau.
+# Lower bound of the tolerance for short times, and for bandwidths below the plateau.
 _SLOWER = 0.5
 _LOWER = 0.2
 LEAST = 0.05

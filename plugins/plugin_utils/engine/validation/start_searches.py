@@ -165,7 +165,7 @@ def _located(options: Options, state: State, cause: _Cause) -> dict[str, Any]:
 def calls_for_search(test: Test) -> bool:
     """Return whether the failure of a test of all nodes requires a search for the culprits.
 
-    Tests with a known cause and stragglers do not: they have sufficient bandwidth, so a search would find no slow node.
+    A straggler or a known cause needs no search: the bandwidth suffices, so no slow node would be found.
     """
     named = test["reason"].startswith((KNOWN_CAUSE, STRAGGLER))
     return (test["verdict"] == FAIL and not named) or search_result(test)["outcome"] in {"crashed", "hung"}

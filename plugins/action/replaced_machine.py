@@ -18,7 +18,7 @@ from ansible.plugins.action import ActionBase
 
 from ..module_utils.common.problems import REFUSED
 from ..plugin_utils.common.node_answer import short_message
-from ..plugin_utils.engine.report.environment import numbered_parts
+from ..plugin_utils.engine.report.tested_systems import numbered_parts
 from ..plugin_utils.node_records import add_node_record, read_node_records
 from ..plugin_utils.nodes.dossier import REPLACED, read_records, seconds
 from ..plugin_utils.ssh_ledger import current_keys, former_keys, read_ledger

@@ -24,7 +24,7 @@ from ansible.utils.vars import load_extra_vars
 
 from ..module_utils.common.problems import REFUSED, one_line
 from ..plugin_utils.common.near_names import near_name
-from ..plugin_utils.engine.common.option_names import option_names
+from ..plugin_utils.engine.common.option_names_in_messages import option_names
 from ..plugin_utils.engine.common.printable import printable
 from ..plugin_utils.engine.nccl.parse_output import bounded_lines, condensed
 from ..plugin_utils.engine.validation.check_options import all_problems, typed

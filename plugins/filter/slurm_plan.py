@@ -44,6 +44,6 @@ _value:
 """
 
 from ..plugin_utils.ansible_errors import filter_module
-from ..plugin_utils.slurm.cluster_config import slurm_plan
+from ..plugin_utils.slurm.config_from_inventory import slurm_plan
 
 FilterModule = filter_module("slurm_plan", slurm_plan)

@@ -38,7 +38,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils.common.call_timeout import bounded
 from ..module_utils.common.problems import Problem, make_problem
-from ..module_utils.health.doctor_checks import (
+from ..module_utils.health.host_diagnosis import (
     SERVICES,
     certificate_problems,
     disk_problems,

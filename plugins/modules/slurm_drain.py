@@ -108,8 +108,8 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils.common.problems import REFUSED
 from ..module_utils.slurm.hostlist import expand_hosts
-from ..module_utils.slurm.jobs import jobs_on, parse_nodes
 from ..module_utils.slurm.local_node import HOLDING_STATES, ask_slurm
+from ..module_utils.slurm.nodes_and_jobs import jobs_on, parse_nodes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -103,7 +103,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils.slurm.config_change import unready_nodes
 from ..module_utils.slurm.driver_drain import jobs_of_rack, node_service, unknown_jobs
-from ..module_utils.slurm.node_history import (
+from ..module_utils.slurm.node_events import (
     EVENTS,
     FAILED_JOBS,
     NODE_FAILURES,

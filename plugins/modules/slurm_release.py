@@ -92,9 +92,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ..module_utils.common.baseline import before_write
 from ..module_utils.common.package_commands import APT, ENVIRONMENT, error_text, lists_are_fresh, run_manager
 from ..module_utils.common.package_upgrades import parse_apt
-from ..module_utils.slurm.foreign_spank_plugins import foreign_plugins
-from ..module_utils.slurm.releases import parse_candidates, release_text
-from ..module_utils.slurm.repository import (
+from ..module_utils.slurm.apt_source import (
     PREFERENCES,
     SLURM_PACKAGES,
     SOURCE,
@@ -103,7 +101,9 @@ from ..module_utils.slurm.repository import (
     repository_problems,
     source_text,
 )
-from ..module_utils.slurm.spank_package import PREFIX
+from ..module_utils.slurm.foreign_spank_plugins import foreign_plugins
+from ..module_utils.slurm.releases import parse_candidates, release_text
+from ..module_utils.slurm.spank_package_names import PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

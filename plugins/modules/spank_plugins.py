@@ -82,7 +82,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ..module_utils.common.baseline import before_write
 from ..module_utils.slurm import spank_check
 from ..module_utils.slurm.elf_symbols import header_release, slurm_of_plugin
-from ..module_utils.slurm.spank_package import DIRECTORY, PREFIX, plugin_line, plugin_package, release_of
+from ..module_utils.slurm.spank_package_names import DIRECTORY, PREFIX, plugin_line, plugin_package, release_of
 
 Item = dict[str, Any]
 HEADER = "# Managed by Ansible: slurm_spank_plugins declares what is loaded.\n"

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from .engine.validation.data_types import Report
+    from .engine.validation.validation_types import Report
     from .interruption import Interruption
 
 # Time for cancelled jobs to end. An interrupted run is killed after a longer time.

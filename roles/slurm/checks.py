@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from ...plugins.module_utils.access.accounts import slurm_users
 from ...plugins.plugin_utils.role_checks import Known, Problem, make_problem
+from ...plugins.plugin_utils.slurm.cluster_problems import external_database_problems, gpu_problems, slurm_problems
 from ...plugins.plugin_utils.slurm.cluster_roles import cluster_name_problems, role_problems
-from ...plugins.plugin_utils.slurm.conf import inventory_node
+from ...plugins.plugin_utils.slurm.combined_job_scripts import script_problems
+from ...plugins.plugin_utils.slurm.conf_lines import inventory_node
 from ...plugins.plugin_utils.slurm.new_nodes import new_node_problems
-from ...plugins.plugin_utils.slurm.problems import external_database_problems, gpu_problems, slurm_problems
-from ...plugins.plugin_utils.slurm.scripts import script_problems
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

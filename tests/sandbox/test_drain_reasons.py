@@ -6,7 +6,7 @@ import contextlib
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.module_utils.health.doctor_checks import drain_problems
+from ansible_collections.busbar.cluster.plugins.module_utils.health.host_diagnosis import drain_problems
 from ansible_collections.busbar.cluster.plugins.module_utils.slurm.scontrol_nodes import read_text_nodes
 from prometheus_api import Prometheus
 from test_doctor import doctor

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from ansible_collections.busbar.cluster.plugins.module_utils.hardware.nvidia_smi import parse_query
-from ansible_collections.busbar.cluster.plugins.module_utils.health.doctor_checks import drain_problems
+from ansible_collections.busbar.cluster.plugins.module_utils.health.host_diagnosis import drain_problems
 from ansible_collections.busbar.cluster.plugins.module_utils.health.kernel_log import kernel_findings
 from ansible_collections.busbar.cluster.plugins.module_utils.health.system_checks import service_answer
 from ansible_collections.busbar.cluster.plugins.module_utils.slurm.scontrol_nodes import read_text_nodes

@@ -11,7 +11,7 @@ from ..common.software_versions import versions
 from ..hardware.gpu_facts import find_smi, listed, pci_devices, read, read_gpus
 from ..hardware.machine_parts import known_number
 from ..hardware.network_facts import rdma_ports
-from .history import last_entries
+from .check_history import last_entries
 
 __all__ = ["machine_record"]
 

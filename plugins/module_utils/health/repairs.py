@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..slurm.busbar_drain_reasons import REPAIR_REASON
-from ..slurm.jobs import jobs_on, parse_nodes
+from ..slurm.nodes_and_jobs import jobs_on, parse_nodes
 from .drain_policy import PREFIX
 from .finding import ISOLATE, RESET
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .account_rights import RightsSeen, decide_rights
 from .accounting import association_settings
+from .directory_group_rights import RightsSeen, decide_rights
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence

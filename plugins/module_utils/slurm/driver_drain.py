@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from .hostlist import expand_hosts
-from .jobs import parse_nodes
+from .nodes_and_jobs import parse_nodes
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence

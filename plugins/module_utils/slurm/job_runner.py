@@ -12,7 +12,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from .busbar_drain_reasons import NEW_REASON
-from .jobs import (
+from .nodes_and_jobs import (
     CUT,
     CUT_BY_LIMIT,
     NOT_RESERVED,

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from .busbar_drain_reasons import NEW_RESERVATION, is_new
 from .hostlist import expand_hosts
-from .jobs import parse_job
+from .nodes_and_jobs import parse_job
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -20,8 +20,8 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..engine.common.printable import printable
-from ..engine.report.environment import numbered_parts
 from ..engine.report.report_reader import culprits, everyone
+from ..engine.report.tested_systems import numbered_parts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

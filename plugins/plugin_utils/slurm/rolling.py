@@ -10,7 +10,7 @@ import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...module_utils.slurm.busbar_drain_reasons import UPDATE_REASON
-from ...module_utils.slurm.jobs import jobs_on, parse_nodes
+from ...module_utils.slurm.nodes_and_jobs import jobs_on, parse_nodes
 from ..engine.common.hostlist import fold_hosts, unfold_hosts
 
 if TYPE_CHECKING:

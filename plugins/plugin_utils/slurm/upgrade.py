@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...module_utils.common.problems import Problem, make_problem
 from ...module_utils.slurm.busbar_drain_reasons import UPGRADE_REASON
-from ...module_utils.slurm.jobs import jobs_on, parse_nodes
+from ...module_utils.slurm.nodes_and_jobs import jobs_on, parse_nodes
 from ...module_utils.slurm.releases import release, release_text, window_problem
 from ..engine.common.hostlist import fold_hosts
 from .rolling import cut, share_of

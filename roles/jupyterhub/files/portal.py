@@ -32,7 +32,7 @@ from ansible_collections.busbar.cluster.plugins.module_utils.portal.user_jobs im
     parse_queue,
     queue_command,
 )
-from ansible_collections.busbar.cluster.plugins.module_utils.slurm.node_history import TIMES
+from ansible_collections.busbar.cluster.plugins.module_utils.slurm.node_events import TIMES
 from ansible_collections.busbar.cluster.plugins.module_utils.slurm.squeue import fresh_marks
 
 if TYPE_CHECKING:

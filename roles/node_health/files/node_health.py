@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.busbar.cluster.plugins.module_utils.hardware.gpu_facts import PATHS, read, run_limited
+from ansible_collections.busbar.cluster.plugins.module_utils.health.check_history import NAME, append, entries, keys_of
 from ansible_collections.busbar.cluster.plugins.module_utils.health.check_runner import answers
 from ansible_collections.busbar.cluster.plugins.module_utils.health.check_state import (
     read_state,
@@ -36,7 +37,6 @@ from ansible_collections.busbar.cluster.plugins.module_utils.health.finding impo
     Node,
     with_severities,
 )
-from ansible_collections.busbar.cluster.plugins.module_utils.health.history import NAME, append, entries, keys_of
 from ansible_collections.busbar.cluster.plugins.module_utils.health.metrics import metrics
 from ansible_collections.busbar.cluster.plugins.module_utils.health.network_check import HOUR_S
 from ansible_collections.busbar.cluster.plugins.module_utils.health.node_checks import checks_of, timed_out

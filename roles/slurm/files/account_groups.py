@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from ansible_collections.busbar.cluster.plugins.module_utils.access.ldap_tools import Connection, LdapError
 from ansible_collections.busbar.cluster.plugins.module_utils.slurm.account_groups import Found, decide
-from ansible_collections.busbar.cluster.plugins.module_utils.slurm.account_rights import (
+from ansible_collections.busbar.cluster.plugins.module_utils.slurm.accounting import QUERIES, parse_state
+from ansible_collections.busbar.cluster.plugins.module_utils.slurm.directory_group_rights import (
     COORDINATORS,
     parse_coordinators,
 )
-from ansible_collections.busbar.cluster.plugins.module_utils.slurm.accounting import QUERIES, parse_state
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ansible_collections.busbar.cluster.plugins.module_utils.slurm.hostlist import expand_hosts
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.common.hostlist import fold_for_slurm
-from ansible_collections.busbar.cluster.plugins.plugin_utils.slurm.cluster_config import slurm_plan
+from ansible_collections.busbar.cluster.plugins.plugin_utils.slurm.config_from_inventory import slurm_plan
 
 from busbar.errors import UsageError
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.busbar.cluster.plugins.module_utils.common.problems import is_advice
-from ansible_collections.busbar.cluster.plugins.module_utils.health.doctor_checks import firing_problems
+from ansible_collections.busbar.cluster.plugins.module_utils.health.host_diagnosis import firing_problems
 from ansible_collections.busbar.cluster.plugins.plugin_utils.inventory_yaml import yaml_problems
 
 from busbar.doctor.finding import ERROR, WARNING, Finding, as_json, as_text, findings_of

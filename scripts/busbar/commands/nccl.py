@@ -17,7 +17,7 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.me
     site_catalogue,
 )
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.profile_check import profile_problems
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.common.option_names import option_names
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.common.option_names_in_messages import option_names
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.common.printable import printable
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.nccl.parse_output import (
     parse_json_text,

@@ -18,10 +18,10 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.bu
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.merged_profiles import site_catalogue
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.profile_check import profile_problems
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.common.hostlist import fold_hosts, unfold_hosts
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.common.option_names import option_names
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.common.option_names_in_messages import option_names
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.cluster_access import Interrupted
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.data_types import FIRST
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.validation_report import broken_report
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.validation_types import FIRST
 from ansible_collections.busbar.cluster.plugins.plugin_utils.interruption import Interruption
 from ansible_collections.busbar.cluster.plugins.plugin_utils.report_folder import save_report, unwritable
 from ansible_collections.busbar.cluster.plugins.plugin_utils.validation_run import free_folder, run_validation

@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING, Any
 
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.common.hostlist import fold_hosts
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.common.printable import printable
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.environment import counted_parts
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.signed_statement import (
     read_statement,
     statement,
     statement_text,
 )
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.tested_systems import counted_parts
 from ansible_collections.busbar.cluster.plugins.plugin_utils.report_files import FILES
 
 from busbar.commands.report_selection import LATEST, add_report_options, find_report, readable_report, site_of

@@ -11,13 +11,13 @@ import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from ansible_collections.busbar.cluster.plugins.module_utils.slurm.hostlist import expand_hosts
-from ansible_collections.busbar.cluster.plugins.module_utils.slurm.jobs import (
+from ansible_collections.busbar.cluster.plugins.module_utils.slurm.local_node import gres_of
+from ansible_collections.busbar.cluster.plugins.module_utils.slurm.nodes_and_jobs import (
     is_over,
     parse_job,
     parse_nodes,
     unusable_reason,
 )
-from ansible_collections.busbar.cluster.plugins.module_utils.slurm.local_node import gres_of
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.common.hostlist import fold_for_slurm, unfold_hosts
 
 from busbar.errors import UsageError

@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.busbar.cluster.plugins.module_utils.slurm.jobs import CUT, CUT_BY_LIMIT
+from ansible_collections.busbar.cluster.plugins.module_utils.slurm.nodes_and_jobs import CUT, CUT_BY_LIMIT
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.common.hostlist import fold_for_slurm
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.common.printable import printable
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.nccl.parse_output import bounded_lines, condensed

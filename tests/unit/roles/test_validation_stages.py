@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation import data_types
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation import validation_types
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.stage_registry import STAGES, choices
 
 ROLE = Path(__file__).parents[3] / "roles/validation"
@@ -29,8 +29,8 @@ def test_names_of_stages_are_unique() -> None:
     assert len(names) == len(set(names))
     # The options of a stage are keys beside those of all stages, and its figures are keys of a test.
     assert not {stage.name for stage in WITH_JOB} & {
-        *data_types.Options.__annotations__,
-        *data_types.Test.__annotations__,
+        *validation_types.Options.__annotations__,
+        *validation_types.Test.__annotations__,
     }
 
 

@@ -8,7 +8,7 @@ import re
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from ..common.option_names import option
+from ..common.option_names_in_messages import option
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -17,7 +17,7 @@ from math import isfinite
 from statistics import fmean
 from typing import Any, NamedTuple
 
-from ..common.option_names import option
+from ..common.option_names_in_messages import option
 
 _LINE = re.compile(r"^# busbar inspector: (\S{1,255}) (.*)$", re.MULTILINE)
 _END = re.compile(r"- (\d{1,6}) files")

@@ -13,8 +13,8 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from ..validation.bandwidth_curve import LEAST, median_and_tolerance
-from .environment import changed_facts
 from .report_reader import COLLECTIVE, everyone, faulty_nodes
+from .tested_systems import changed_facts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -17,12 +17,12 @@ from markupsafe import Markup
 
 from ..common.hostlist import fold_hosts
 from ..common.printable import human_size
-from ..validation.presentation import NONE
-from .environment import facts_of
+from ..validation.result_presentation import NONE
 from .history import MINIMUM, drift
 from .page_sections import gbs, rank_of, sections, test_facts
 from .plotly_figures import heat_maps, trend_figure
 from .report_reader import counts, culprits, everyone
+from .tested_systems import facts_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from ..common.hostlist import fold_hosts
 from ..validation.collectives.cluster_stage import Cluster
 from ..validation.collectives.culprit_search_stage import Pair
-from ..validation.presentation import CODE_WORDS, CODES
+from ..validation.result_presentation import CODE_WORDS, CODES
 from ..validation.stage_registry import stage_of
 from .history import node_figures
 from .report_reader import VERDICTS, counts, everyone
@@ -22,7 +22,7 @@ from .report_types import NodeFigure
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
 
-    from ..validation.presentation import Metric
+    from ..validation.result_presentation import Metric
     from .report_types import ReadReport, ReadTest
 
 _GB = 1e9

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from ..common.hostlist import fold_hosts
 from ..validation import stage_registry
-from ..validation.presentation import NONE, Table
+from ..validation.result_presentation import NONE, Table
 from .plotly_figures import chart_figure, curve_figure, matrix_figure
 from .report_reader import COLLECTIVE, results_table
 from .report_types import ReadTest
@@ -20,7 +20,7 @@ from .report_types import ReadTest
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..validation.presentation import Section
+    from ..validation.result_presentation import Section
     from ..validation.stage_base import Stage
 
 # Rank of tests without a known stage, after all others.

@@ -18,7 +18,7 @@ from .report_reader import curves, everyone
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ..validation.presentation import Bars, Chart, Lines, Series
+    from ..validation.result_presentation import Bars, Chart, Lines, Series
     from .report_types import Compared, Matrix, ReadReport, ReadTest
 
 INK, MUTED, GRID = "#1c2733", "#5b6b7a", "#e6eaee"

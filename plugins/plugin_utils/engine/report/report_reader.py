@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any, cast
 
 from ....module_utils.hardware.machine_parts import read_parts
 from ..common.printable import printable
-from ..validation.presentation import text_cell
+from ..validation.result_presentation import text_cell
 from ..validation.resume_nodes import node_changes
 from ..validation.stage_registry import stage_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ..validation.data_types import JobEnd, Peers, Unresolved
-    from ..validation.presentation import Cell, Table
+    from ..validation.result_presentation import Cell, Table
     from ..validation.resume_nodes import NodeChange
+    from ..validation.validation_types import JobEnd, Peers, Unresolved
     from .report_types import Culprit, Matrix, ReadReport, ReadTest, Result, Run
 
 

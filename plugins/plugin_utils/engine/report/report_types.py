@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypedDict
 
-from ..validation.presentation import ShownTest
+from ..validation.result_presentation import ShownTest
 
 if TYPE_CHECKING:
     from ....module_utils.hardware.machine_parts import Part
-    from ..validation.data_types import JobEnd, Peers, Unresolved
     from ..validation.resume_nodes import NodeChange
+    from ..validation.validation_types import JobEnd, Peers, Unresolved
 
 
 class Row(TypedDict):

@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from .environment import numbered_parts
+from .tested_systems import numbered_parts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

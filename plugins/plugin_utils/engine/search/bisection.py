@@ -14,13 +14,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from .link_state import Block, Item
+from .link_search_state import Block, Item
 from .search_data import OPEN
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from .link_state import LinkState
+    from .link_search_state import LinkState
     from .search_data import Outcome
 
 _PAIR = 2

@@ -17,7 +17,7 @@ from collections import defaultdict, deque
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
-from .classify_tests import Reading, Readings
+from .fast_or_slow import Reading, Readings
 from .search_data import OUTCOMES, Context, Question
 from .search_stages import TOURNAMENT, alone, fitting_node, judge_players, name_nodes, play, together
 from .sequential_test import DROP, MOST_REPEATS

@@ -13,13 +13,13 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from .bisection import Border, Duel, Family, Sweep, narrow
-from .link_state import Block, LinkState
+from .link_search_state import Block, LinkState
 from .search_data import Question
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from .link_state import Item
+    from .link_search_state import Item
     from .search_data import Outcome, Steps
 
 _MOST_ROUNDS = 60

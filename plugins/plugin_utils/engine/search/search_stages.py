@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from .bisection import boundary
 from .link_search import LinkSearch
-from .link_state import UNSURE
+from .link_search_state import UNSURE
 from .search_data import FAILED, NONE, OPEN, Context, Question
 from .sequential_test import BOUND
 from .tournament import League, neighbours, next_games, round_robin

@@ -12,13 +12,13 @@ from ....module_utils.slurm.reservation import OWN_NAME
 from ..catalogue.collectives import collective_problems, floor_problems
 from ..catalogue.profile_check import profile_problems
 from ..common.hostlist import fold_hosts, unfold_hosts
-from ..common.option_names import option
+from ..common.option_names_in_messages import option
 from ..search.sequential_test import DROP, MOST_REPEATS
 from . import stage_registry
-from .data_types import CheckJob, Options
 from .option_types import read_options, size_problems
 from .partition_choice import queue_problems
 from .planned_tests import unknown_profiles
+from .validation_types import CheckJob, Options
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

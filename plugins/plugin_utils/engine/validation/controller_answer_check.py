@@ -18,7 +18,7 @@ from ..common.printable import plain_text
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from .data_types import Entry, Planned, Result, Step
+    from .validation_types import Entry, Planned, Result, Step
 
 _JOB = re.compile(r"[0-9]{1,10}")
 _TEXTS = ("state", "reason", "exit_code", "problem")

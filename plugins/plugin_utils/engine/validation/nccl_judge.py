@@ -13,7 +13,7 @@ from typing import Any, TypedDict, cast
 
 from ..catalogue.ceilings import ceilings, effective_nvlink
 from ..catalogue.floors import Floor, domain_problem, low_floor, placed_floor, scope_of, unplaced_floors
-from ..common.option_names import option
+from ..common.option_names_in_messages import option
 from ..common.printable import human_size
 from ..nccl.nccl_log import cause, hint
 from ..nccl.run_outcome import ranks_from_ratio

@@ -19,22 +19,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ....module_utils.slurm.jobs import PREEMPTED, is_taken
+from ....module_utils.slurm.nodes_and_jobs import PREEMPTED, is_taken
 from ..common.hostlist import fold_hosts
 from . import stage_registry
 from .bandwidth_curve import behind_peers, curve_of, median_and_tolerance
 from .check_options import typed
-from .data_types import FIRST
 from .nccl_judge import FAIL, INCONCLUSIVE, PASS, STRAGGLER
 from .node_checks import COLLECTIVE, kind_of
 from .partition_choice import queue_arguments
 from .stage_base import Counts, Next
+from .validation_types import FIRST
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from .data_types import Entry, Options, Result, State, Step, Test
     from .stage_base import Stage
+    from .validation_types import Entry, Options, Result, State, Step, Test
 
 # With fewer values the median absolute deviation is not meaningful.
 FEWEST = 5

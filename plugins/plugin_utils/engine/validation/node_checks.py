@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..common.option_names import option
+from ..common.option_names_in_messages import option
 from .dcgm_diag import judge_diag, read_diag
 from .matrix_judge import judge_matrices
 from .nccl_judge import FAIL, INCONCLUSIVE
@@ -22,7 +22,7 @@ from .planned_tests import check_entry, gpu_count, judged
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from .data_types import Entry, Options, Planned, Test
+    from .validation_types import Entry, Options, Planned, Test
 
 COLLECTIVE = "collective"
 _LONGEST_S = 24 * 3600

@@ -9,7 +9,7 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin
 
-from ..common.option_names import option
+from ..common.option_names_in_messages import option
 
 if sys.version_info >= (3, 11):
     from typing import NotRequired, Required, get_type_hints, is_typeddict  # novermin

@@ -8,12 +8,12 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from ..common.hostlist import fold_hosts
-from ..common.option_names import option
+from ..common.option_names_in_messages import option
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from .data_types import Options
+    from .validation_types import Options
 
 QUEUE_OPTIONS = ("partition", "account", "qos")
 # The key for all profiles that a dictionary does not list.

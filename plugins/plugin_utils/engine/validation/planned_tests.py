@@ -12,7 +12,7 @@ from ..catalogue.builtin_profiles import unknown_hardware
 from ..catalogue.collectives import floor_of, repeats_in_time, sections
 from ..catalogue.floors import domain_problem, domain_sizes, placed_floor, scope_of
 from ..common.hostlist import fold_hosts
-from ..common.option_names import option
+from ..common.option_names_in_messages import option
 from ..nccl.inspector import inspector_words
 from ..nccl.parse_output import parse_text
 from ..nccl.ras import ras_words
@@ -26,12 +26,12 @@ from .job_output_parser import (
     unconnected,
 )
 from .nccl_judge import FAIL, INCONCLUSIVE, NO_FLOOR, PASS, Expected, Judged, floor_remedy, judge
-from .rail_profiles import of_nic_path, of_one_rail, rail_share
+from .single_rail_profiles import of_nic_path, of_one_rail, rail_share
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from .data_types import Entry, Options, Planned, Test
+    from .validation_types import Entry, Options, Planned, Test
 
 _TAIL = 20
 _JOB = frozenset({"job_id", "state", "exit_code", "batch_host", "seconds", "problem"})

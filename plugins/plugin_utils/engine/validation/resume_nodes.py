@@ -14,7 +14,7 @@ from .nccl_judge import FAIL, PASS
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from .data_types import Blamed, Culprit, Options, Report, State
+    from .validation_types import Blamed, Culprit, Options, Report, State
 
 # Prefix of drain reasons set by busbar; other reasons come from admins or Slurm.
 OWN_REASON = "busbar:"

@@ -13,8 +13,8 @@ from .node_checks import judged_test
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from .data_types import Culprit, Entry, Options, Planned, State, Test, Unresolved
-    from .presentation import Metric, Section, ShownTest
+    from .result_presentation import Metric, Section, ShownTest
+    from .validation_types import Culprit, Entry, Options, Planned, State, Test, Unresolved
 
 Own = TypeVar("Own")
 

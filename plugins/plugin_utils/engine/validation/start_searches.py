@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from ....module_utils.slurm.jobs import CUT
+from ....module_utils.slurm.nodes_and_jobs import CUT
 from ..nccl.run_outcome import bus_factor
 from ..search.culprit_search import locate
 from .cluster_access import TOO_LONG
@@ -21,7 +21,7 @@ from .planned_tests import floor_for, scope_for
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from .data_types import Options, State, Test
+    from .validation_types import Options, State, Test
 
 PAIR = 2
 _BROKEN = frozenset({"crashed", "truncated", "error-only"})

@@ -10,19 +10,19 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Any
 
-from ....module_utils.slurm.jobs import CUT, CUT_BY_LIMIT
+from ....module_utils.slurm.nodes_and_jobs import CUT, CUT_BY_LIMIT
 from ..common.hostlist import fold_hosts
 from .check_options import typed
 from .cluster_access import TOO_LONG, Interrupted, Output
 from .controller_answer_check import checked_answer
-from .data_types import FIRST
 from .next_tests import budget, next_step, with_results
+from .validation_types import FIRST
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from .cluster_access import Transport
-    from .data_types import Entry, Result, State, Step
+    from .validation_types import Entry, Result, State, Step
 
 # Time for which the controller may be busy or unreachable.
 _SILENCE_S = 60

@@ -17,9 +17,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ....module_utils.slurm.busbar_drain_reasons import is_new
-from ....module_utils.slurm.jobs import is_taken
+from ....module_utils.slurm.nodes_and_jobs import is_taken
 from ..common.hostlist import fold_hosts
-from ..common.option_names import option
+from ..common.option_names_in_messages import option
 from . import stage_registry
 from .check_options import typed
 from .nccl_judge import FAIL, INCONCLUSIVE, NO_FLOOR, PASS, worst
@@ -32,7 +32,7 @@ from .start_searches import member_nodes
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from .data_types import Blamed, Culprit, Drain, Options, Report, State, Test, Unresolved
+    from .validation_types import Blamed, Culprit, Drain, Options, Report, State, Test, Unresolved
 
 SCHEMA = 1
 _MOST_EVIDENCE = 6

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.module_utils.slurm import spank_check, spank_package
+from ansible_collections.busbar.cluster.plugins.module_utils.slurm import spank_check, spank_package_names
 from ansible_collections.busbar.cluster.plugins.modules import spank_plugins
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def item(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     monkeypatch.setattr(spank_plugins, "LINES", tmp_path / "plugstack.conf.d")
     monkeypatch.setattr(spank_plugins, "LIBRARIES", tmp_path / "lib")
     monkeypatch.setattr(spank_plugins, "EARLIER", (tmp_path / "earlier",))
-    monkeypatch.setattr(spank_package, "DIRECTORY", str(tmp_path / "lib"))
+    monkeypatch.setattr(spank_package_names, "DIRECTORY", str(tmp_path / "lib"))
     monkeypatch.setattr(spank_plugins, "slurm_of_plugin", lambda _: "24.11.5")
     plugin = {"name": "greeting", "version": "1", "source": "/a", "sha256": "0" * 64, "provides": ["--greeting"]}
     return install(tmp_path, plugin)

@@ -6,15 +6,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...common.option_names import option
+from ...common.option_names_in_messages import option
 from ..planned_tests import candidates, planned_test
-from ..rail_profiles import rail_problems
+from ..single_rail_profiles import rail_problems
 from ..stage_base import Collective, Counts, Next
 from ..start_searches import PAIR, member_nodes, search_result
 from .culprit_search_stage import rounds
 
 if TYPE_CHECKING:
-    from ..data_types import Options, State
+    from ..validation_types import Options, State
 
 _NIC_COLLECTIVE = "all_reduce"
 

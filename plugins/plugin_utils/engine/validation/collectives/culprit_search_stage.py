@@ -14,8 +14,8 @@ from ..stage_base import Collective, Counts, Next
 from ..start_searches import PAIR, made_searches, named
 
 if TYPE_CHECKING:
-    from ..data_types import Culprit, Options, Planned, State, Unresolved
     from ..start_searches import Search
+    from ..validation_types import Culprit, Options, Planned, State, Unresolved
 
 # The nodes of a search have just run a test, so a longer wait would not bring back an unavailable node.
 _WAIT_S = 30

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 from ..nccl_judge import FAIL, NO_FLOOR, PASS
 from ..node_checks import COLLECTIVE, check_problems, collectives, failed_nodes, kind_of, next_checks
 from ..planned_tests import planned_test
-from ..presentation import CODE_WORDS, CODES
+from ..result_presentation import CODE_WORDS, CODES
 from ..stage_base import Collective, Next
 
 if TYPE_CHECKING:
-    from ..data_types import Culprit, Options, Planned, State, Unresolved
-    from ..presentation import Metric, ShownTest
+    from ..result_presentation import Metric, ShownTest
+    from ..validation_types import Culprit, Options, Planned, State, Unresolved
 
 _PAIR = 2
 _GB = 1e9

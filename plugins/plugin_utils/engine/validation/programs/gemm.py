@@ -6,10 +6,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
-from ...common.option_names import option
+from ...common.option_names_in_messages import option
 from ..option_types import Span
 from ..planned_tests import profile_of
-from ..presentation import at_least, bars, text_cell
+from ..result_presentation import at_least, bars, text_cell
 from .gemm_results import Floor, compared, gaps_of, known_floor, reached, read_products
 from .program_stage import ProgramStage
 from .report_columns import DEVICE, Column, Figures, Gauge
@@ -18,8 +18,8 @@ from .stage_verdict import Floors, Judged
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ..data_types import Options
-    from ..presentation import Cell, Chart, Series
+    from ..result_presentation import Cell, Chart, Series
+    from ..validation_types import Options
 
 _MOST_BARS = 64
 

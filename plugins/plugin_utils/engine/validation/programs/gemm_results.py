@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from ...common.hostlist import fold_hosts
 from ...common.printable import json_object, plain_text
-from ..presentation import finite
+from ..result_presentation import finite
 from .stage_verdict import Fault
 
 _MARK, _MESSAGE = "busbar-gemm ", "busbar_gemm: "

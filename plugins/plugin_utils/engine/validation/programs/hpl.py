@@ -13,17 +13,17 @@ import math
 import re
 from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
-from ...common.option_names import option
+from ...common.option_names_in_messages import option
 from ..option_types import Span
 from ..planned_tests import profile_of
-from ..presentation import at_least, text_cell
+from ..result_presentation import at_least, text_cell
 from .program_stage import ProgramStage
 from .report_columns import Column, Figures, Gauge
 from .stage_verdict import Fault, Judged
 
 if TYPE_CHECKING:
-    from ..data_types import Options
-    from ..presentation import Cell, Metric, ShownTest
+    from ..result_presentation import Cell, Metric, ShownTest
+    from ..validation_types import Options
 
 _CPU_N, _CPU_NB, _GPU_NB = 2000, 80, 1024
 _DOUBLE, _MIB = 8, 1 << 20

@@ -13,8 +13,8 @@ from .report_columns import Figures
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..data_types import Entry, Options, Planned, State, Test
-    from ..presentation import Chart, Metric, Section, ShownTest
+    from ..result_presentation import Chart, Metric, Section, ShownTest
+    from ..validation_types import Entry, Options, Planned, State, Test
     from .stage_verdict import Judged
 
 _PAIR = 2

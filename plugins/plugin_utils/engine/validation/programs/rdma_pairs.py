@@ -13,19 +13,19 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypedDict
 
-from ...common.option_names import option
+from ...common.option_names_in_messages import option
 from ...common.printable import plain_text
 from ..option_types import Span
 from ..planned_tests import profile_of
-from ..presentation import at_least
+from ..result_presentation import at_least
 from ..stage_base import Next
 from .program_stage import ProgramStage
 from .report_columns import Column, Figures, Gauge
 from .stage_verdict import Fault, Floors, Judged
 
 if TYPE_CHECKING:
-    from ..data_types import Options, State
-    from ..presentation import Metric, ShownTest
+    from ..result_presentation import Metric, ShownTest
+    from ..validation_types import Options, State
 
 _LINE = re.compile(r"^busbar-rdma (\S{1,64}) (\S{1,255}) (\S{1,255}): ?(.*)$")
 _HEAD = re.compile(r"^\s*#bytes\s+#iterations\s+BW peak\[(\S+)/sec\]\s+BW average\[(\S+)/sec\]")

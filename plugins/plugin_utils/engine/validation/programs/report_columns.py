@@ -7,12 +7,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from ..presentation import CODES, finite, number_cell, rows_of, text_cell
+from ..result_presentation import CODES, finite, number_cell, rows_of, text_cell
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..presentation import Cell, Metric, Table
+    from ..result_presentation import Cell, Metric, Table
 
 Row = dict[str, Any]
 _DEVICE_LABELS = (("node", "node"), ("device", "device"))

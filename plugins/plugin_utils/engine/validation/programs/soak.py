@@ -6,19 +6,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
-from ...common.option_names import option
+from ...common.option_names_in_messages import option
 from ...nccl.ras import ras_words
 from ..nccl_judge import PASS
 from ..option_types import Span, bytes_of
-from ..presentation import curves, points
+from ..result_presentation import curves, points
 from .program_stage import ProgramStage
 from .report_columns import DEVICE, Column, Figures, Gauge
 from .soak_judge import expected_of, judge_soak
 from .soak_samples import read_soak
 
 if TYPE_CHECKING:
-    from ..data_types import Options, Planned
-    from ..presentation import Chart, Metric, ShownTest
+    from ..result_presentation import Chart, Metric, ShownTest
+    from ..validation_types import Options, Planned
     from .stage_verdict import Judged
 
 _MINUTE_S = 60

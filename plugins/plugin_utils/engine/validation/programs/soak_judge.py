@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from ...common.option_names import option
+from ...common.option_names_in_messages import option
 from ...nccl.parse_output import parse_text
 from ..nccl_judge import FAIL, ONE_RANK, PASS
 from ..nccl_judge import Expected as ExpectedRuns

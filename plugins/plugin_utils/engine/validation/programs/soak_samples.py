@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from .....module_utils.hardware.pci_devices import normal_address
 from .....module_utils.hardware.xid import NVLINK5, RECOVERY_CHANGED, is_unparsed, read_sxid, read_xid
 from ...common.printable import json_object, plain_text
-from ..presentation import finite
+from ..result_presentation import finite
 from .stage_verdict import Fault
 
 if TYPE_CHECKING:

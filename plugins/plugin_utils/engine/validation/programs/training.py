@@ -11,15 +11,15 @@ from ...catalogue.ceilings import nic_rate
 from ...common.printable import json_object, plain_text
 from ..option_types import Span
 from ..planned_tests import profile_of
-from ..presentation import at_least, bars, curves, finite, points
+from ..result_presentation import at_least, bars, curves, finite, points
 from .program_stage import ProgramStage
 from .report_columns import Column, Figures, Gauge
 from .training_floors import Reference, known_floors
 from .training_judge import Expected, judge_training, scales_of
 
 if TYPE_CHECKING:
-    from ..data_types import Options
-    from ..presentation import Chart, Series
+    from ..result_presentation import Chart, Series
+    from ..validation_types import Options
     from .stage_verdict import Judged
 
 _MARK = "busbar-training "

@@ -18,7 +18,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ...common.option_names import option
+from ...common.option_names_in_messages import option
 from .stage_verdict import Floors as Chosen
 
 _SHARED = 0.9

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
 
-from ...common.option_names import option
+from ...common.option_names_in_messages import option
 from .stage_verdict import Fault, Judged
 from .training_floors import Floors, Reference, efficiency_floor, gap_of_loss, wrong_loss
 

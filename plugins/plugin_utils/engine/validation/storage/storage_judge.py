@@ -12,7 +12,7 @@ from collections import Counter
 from typing import Any
 
 from ...common.hostlist import fold_hosts
-from ...common.option_names import option
+from ...common.option_names_in_messages import option
 from ..nccl_judge import FAIL, INCONCLUSIVE, PASS
 from .storage_results import (
     WAYS,

@@ -8,20 +8,20 @@ import re
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
-from ...common.option_names import option
+from ...common.option_names_in_messages import option
 from ..option_types import Span, bytes_of
 from ..planned_tests import profile_of
-from ..presentation import CODE_WORDS, bars, text_cell
 from ..programs.program_stage import ProgramStage
 from ..programs.report_columns import Column, Figures, Gauge
 from ..programs.stage_verdict import Floors
+from ..result_presentation import CODE_WORDS, bars, text_cell
 from .storage_judge import judge_storage
 from .storage_parser import read_storage
 from .storage_results import WAYS, Limits
 
 if TYPE_CHECKING:
-    from ..data_types import Options, Planned
-    from ..presentation import Chart, Series
+    from ..result_presentation import Chart, Series
+    from ..validation_types import Options, Planned
 
 _MB = 1e6
 _MOST_BARS = 40

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.module_utils.health.doctor_checks import (
+from ansible_collections.busbar.cluster.plugins.module_utils.health.host_diagnosis import (
     certificate_end,
     certificate_problems,
     disk_problems,

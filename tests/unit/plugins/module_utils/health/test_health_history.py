@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from ansible_collections.busbar.cluster.plugins.module_utils.health.finding import RESET, Finding
-from ansible_collections.busbar.cluster.plugins.module_utils.health.history import (
+from ansible_collections.busbar.cluster.plugins.module_utils.health.check_history import (
     MOST_BYTES,
     append,
     entries,
     keys_of,
     last_entries,
 )
+from ansible_collections.busbar.cluster.plugins.module_utils.health.finding import RESET, Finding
 
 if TYPE_CHECKING:
     from pathlib import Path

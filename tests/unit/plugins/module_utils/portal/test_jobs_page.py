@@ -15,7 +15,7 @@ from ansible_collections.busbar.cluster.plugins.module_utils.portal.jobs_page im
     queue_rows,
     validated,
 )
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.presentation import CODES
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.result_presentation import CODES
 
 GRAFANA = "https://grafana.example.org/base"
 RUNNING: dict[str, Any] = {

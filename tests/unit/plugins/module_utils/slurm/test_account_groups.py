@@ -11,7 +11,7 @@ from ansible_collections.busbar.cluster.plugins.module_utils.slurm.account_group
     decide,
     group_errors,
 )
-from ansible_collections.busbar.cluster.plugins.plugin_utils.slurm.problems import slurm_problems
+from ansible_collections.busbar.cluster.plugins.plugin_utils.slurm.cluster_problems import slurm_problems
 
 PHYSICS: dict[str, Any] = {"group": "physics", "account": "phys"}
 PLAIN = {"Fairshare": "1", "DefaultQOS": "", "QosLevel": ""}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.module_utils.slurm.account_rights import (
+from ansible_collections.busbar.cluster.plugins.module_utils.slurm.directory_group_rights import (
     RightsSeen,
     RightsStep,
     decide_rights,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from ansible_collections.busbar.cluster.plugins.module_utils.health.doctor_checks import drain_problems
+from ansible_collections.busbar.cluster.plugins.module_utils.health.host_diagnosis import drain_problems
 from ansible_collections.busbar.cluster.plugins.module_utils.slurm.scontrol_nodes import read_text_nodes
 from ansible_collections.busbar.cluster.plugins.module_utils.slurm.slurm_drain_reasons import (
     DRAIN_REASONS,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.module_utils.slurm.node_history import (
+from ansible_collections.busbar.cluster.plugins.module_utils.slurm.node_events import (
     failed_jobs,
     node_events,
     nodes_now,

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.busbar.cluster.plugins.module_utils.slurm import job_runner
-from ansible_collections.busbar.cluster.plugins.module_utils.slurm.jobs import drain_authors
+from ansible_collections.busbar.cluster.plugins.module_utils.slurm.nodes_and_jobs import drain_authors
 from ansible_collections.busbar.cluster.plugins.module_utils.slurm.reservation import (
     NodeReservation,
     parse_reservation,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.busbar.cluster.plugins.filter.rolling_plan import plan as planned
-from ansible_collections.busbar.cluster.plugins.module_utils.slurm.jobs import jobs_on
+from ansible_collections.busbar.cluster.plugins.module_utils.slurm.nodes_and_jobs import jobs_on
 from ansible_collections.busbar.cluster.plugins.plugin_utils.slurm.rolling import cut, rolling_plan, share_of
 
 NODES = [f"gpu{number}" for number in range(1, 9)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.module_utils.slurm.jobs import (
+from ansible_collections.busbar.cluster.plugins.module_utils.slurm.nodes_and_jobs import (
     choose_nodes,
     occupied_words,
     parse_nodes,

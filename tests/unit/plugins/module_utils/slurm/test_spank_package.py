@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.module_utils.slurm.spank_package import (
+from ansible_collections.busbar.cluster.plugins.module_utils.slurm.spank_package_names import (
     plugin_line,
     plugin_package,
 )

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.module_utils.slurm.busbar_drain_reasons import UPGRADE_REASON
-from ansible_collections.busbar.cluster.plugins.module_utils.slurm.repository import (
+from ansible_collections.busbar.cluster.plugins.module_utils.slurm.apt_source import (
     distribution_archive,
     preferences_text,
     repository_problems,
     source_text,
 )
+from ansible_collections.busbar.cluster.plugins.module_utils.slurm.busbar_drain_reasons import UPGRADE_REASON
 from ansible_collections.busbar.cluster.plugins.plugin_utils.slurm.upgrade import upgrade_plan
 
 OLD, NEW = "24.11.5-4+deb13u1", "26.05.5-1"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.common.option_names import option_names
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.common.option_names_in_messages import option_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

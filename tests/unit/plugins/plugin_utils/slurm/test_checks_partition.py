@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.plugin_utils.slurm.checks_partition import (
+from ansible_collections.busbar.cluster.plugins.plugin_utils.slurm.conf_lines import partition_lines
+from ansible_collections.busbar.cluster.plugins.plugin_utils.slurm.idle_checks_partition import (
     checks_keys,
     checks_problems,
     with_checks_partition,
 )
-from ansible_collections.busbar.cluster.plugins.plugin_utils.slurm.conf import partition_lines
 
 BATCH: dict[str, Any] = {"name": "batch", "default": True}
 TIER_2 = {"name": "urgent", "params": {"prioritytier": 2, "PreemptMode": "REQUEUE"}}

@@ -6,7 +6,7 @@ import hashlib
 from typing import Any
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.plugin_utils.slurm.conf import topology_lines
+from ansible_collections.busbar.cluster.plugins.plugin_utils.slurm.conf_lines import topology_lines
 from ansible_collections.busbar.cluster.plugins.plugin_utils.slurm.fabric_topology import fabric_topology
 
 Cables = dict[str, list[str]]

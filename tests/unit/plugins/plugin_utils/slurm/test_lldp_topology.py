@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.plugin_utils.slurm.conf import topology_lines
+from ansible_collections.busbar.cluster.plugins.plugin_utils.slurm.conf_lines import topology_lines
 from ansible_collections.busbar.cluster.plugins.plugin_utils.slurm.lldp_topology import lldp_topology
 
 RECORDED = Path(__file__).parents[4] / "fixtures" / "lldp"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.plugin_utils.slurm.conf import topology_lines
+from ansible_collections.busbar.cluster.plugins.plugin_utils.slurm.conf_lines import topology_lines
 from ansible_collections.busbar.cluster.plugins.plugin_utils.slurm.nvlink_topology import nvlink_topology
 
 ONE, TWO = "11111111-0000-0000-0000-000000000001", "22222222-0000-0000-0000-000000000002"

@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.plugin_utils.slurm import conf as slurm_conf
+from ansible_collections.busbar.cluster.plugins.plugin_utils.slurm import conf_lines as slurm_conf
 
 CATALOGUE: dict[str, dict[str, Any]] = {
     "dgx": {

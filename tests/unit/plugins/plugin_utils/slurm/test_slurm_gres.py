@@ -11,8 +11,8 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.gr
     smi_places,
 )
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.merged_profiles import site_catalogue
-from ansible_collections.busbar.cluster.plugins.plugin_utils.slurm import conf as slurm_conf
-from ansible_collections.busbar.cluster.plugins.plugin_utils.slurm.problems import gpu_problems
+from ansible_collections.busbar.cluster.plugins.plugin_utils.slurm import conf_lines as slurm_conf
+from ansible_collections.busbar.cluster.plugins.plugin_utils.slurm.cluster_problems import gpu_problems
 
 CATALOGUE = site_catalogue({})
 SEVEN = [{"profile": "1g.10gb", "count": 7}]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.plugin_utils.slurm.cluster_config import slurm_plan
+from ansible_collections.busbar.cluster.plugins.plugin_utils.slurm.config_from_inventory import slurm_plan
 
 CATALOGUE: dict[str, Any] = {
     name: {"sockets": 1, "cores_per_socket": 4, "threads_per_core": 1, "memory_mb": 2048, "gpu": gpu}

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.plugin_utils.slurm.conf import inventory_node
-from ansible_collections.busbar.cluster.plugins.plugin_utils.slurm.problems import (
+from ansible_collections.busbar.cluster.plugins.plugin_utils.slurm.cluster_problems import (
     external_database_problems,
     slurm_problems,
 )
+from ansible_collections.busbar.cluster.plugins.plugin_utils.slurm.conf_lines import inventory_node
 
 if TYPE_CHECKING:
     from pathlib import Path

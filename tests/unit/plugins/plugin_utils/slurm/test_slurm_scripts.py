@@ -5,7 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.plugin_utils.slurm.scripts import script_keys, script_problems
+from ansible_collections.busbar.cluster.plugins.plugin_utils.slurm.combined_job_scripts import (
+    script_keys,
+    script_problems,
+)
 
 FOLDER = "/usr/local/lib/busbar"
 

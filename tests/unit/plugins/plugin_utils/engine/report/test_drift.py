@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.drift import with_drift
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.environment import changed_facts
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.history import drift
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.report_reader import normalised
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.tested_systems import changed_facts
 from jsonschema import Draft202012Validator
 from report_samples import of_pairs, small
 

@@ -18,7 +18,7 @@ from report_samples import EVIL
 
 if TYPE_CHECKING:
     from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.report_types import Matrix, ReadTest
-    from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.data_types import Report
+    from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.validation_types import Report
 
 REPORT = checked()
 FIRST: dict[str, Any] = {

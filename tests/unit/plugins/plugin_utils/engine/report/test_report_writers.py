@@ -7,7 +7,6 @@ from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.environment import facts_of
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.junit import junit
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.metrics import metrics
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.plotly_figures import (
@@ -16,6 +15,7 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.plotl
     trend_figure,
 )
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.report_reader import normalised
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.tested_systems import facts_of
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.job_output_parser import environment_of
 from check_samples import checked
 from junitparser import Error, Failure, JUnitXml

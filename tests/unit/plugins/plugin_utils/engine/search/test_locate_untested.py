@@ -7,7 +7,7 @@ from itertools import combinations
 import pytest
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.search.bisection import Duel
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.search.link_search import LinkSearch
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.search.link_state import Block, Untested
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.search.link_search_state import Block, Untested
 from hypothesis import given
 from hypothesis import strategies as st
 

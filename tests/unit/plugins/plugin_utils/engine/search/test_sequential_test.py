@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.search import sequential_test
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.search.classify_tests import Reading, Readings
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.search.fast_or_slow import Reading, Readings
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.search.search_data import PASSED, SLOW
 
 

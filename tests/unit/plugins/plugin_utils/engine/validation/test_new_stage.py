@@ -24,7 +24,6 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.n
     with_results,
 )
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.option_types import Span
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.presentation import CODES, bars, curves
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.programs.program_stage import (
     ProgramStage,
 )
@@ -36,6 +35,11 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.p
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.programs.stage_verdict import (
     Fault,
     Judged,
+)
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.result_presentation import (
+    CODES,
+    bars,
+    curves,
 )
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.validation_report import (
     report,
@@ -49,16 +53,16 @@ from validation_samples import job_entry, validation_options
 
 if TYPE_CHECKING:
     from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.report_types import ReadReport, ReadTest
-    from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.data_types import (
-        Options,
-        Report,
-        State,
-    )
-    from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.presentation import (
+    from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.result_presentation import (
         Chart,
         Metric,
         Series,
         ShownTest,
+    )
+    from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.validation_types import (
+        Options,
+        Report,
+        State,
     )
 
 SCHEMA = json.loads((Path(__file__).parents[6] / "roles/validation/files/report.schema.json").read_text())

@@ -10,7 +10,7 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.n
     next_step,
     with_results,
 )
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.rail_profiles import of_nic_path
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.single_rail_profiles import of_nic_path
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.validation_report import report
 from report_samples import nccl_text
 from validation_samples import CATALOGUE, job_entry, validation_options

@@ -27,7 +27,7 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.v
 from check_samples import OPTIONS, answer, entry
 
 if TYPE_CHECKING:
-    from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.data_types import Entry
+    from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.validation_types import Entry
 
 HUNG = {"problem": "did not finish within 900 s and was cancelled", "state": "RUNNING"}
 CRASHED = {"problem": "the job ended as NODE_FAIL (None)", "state": "NODE_FAIL"}

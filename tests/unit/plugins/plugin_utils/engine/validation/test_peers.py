@@ -32,7 +32,7 @@ from report_samples import nccl_text
 from validation_samples import job_entry, validation_options
 
 if TYPE_CHECKING:
-    from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.data_types import Report
+    from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.validation_types import Report
 
 ROOT = Path(__file__).parents[6]
 SCHEMA = json.loads((ROOT / "roles/validation/files/report.schema.json").read_text())

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.data_types import FIRST
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.resume_nodes import (
     keeps_reason,
     not_admitted,
     passed_nodes,
     released_nodes,
 )
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.validation_types import FIRST
 
 HELD = {"gpu1": "busbar: 1 of 8 NICs idle", "gpu2": "fan is loud", "gpu3": "busbar: slow"}
 

@@ -8,7 +8,6 @@ from typing import Any, cast
 
 import pytest
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.check_options import typed
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.data_types import FIRST
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.next_tests import (
     budget,
     next_step,
@@ -20,6 +19,7 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.v
     report,
     summary_lines,
 )
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.validation_types import FIRST
 from validation_fabrics import CRASHED, HUNG, NAMES, OPTIONS, Fabric, answer, drive, entry, guilty, with_partners
 from validation_samples import CATALOGUE
 

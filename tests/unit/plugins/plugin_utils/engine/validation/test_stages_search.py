@@ -20,7 +20,7 @@ from validation_samples import ANY_COUNT
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.data_types import Test
+    from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.validation_types import Test
 from validation_fabrics import CRASHED, GPUS, HUNG, NAMES, OPTIONS, Fabric, answer, drive, entry, guilty, with_partners
 
 H100 = ANY_COUNT["dgx_h100"]

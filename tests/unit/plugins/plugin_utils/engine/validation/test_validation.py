@@ -28,7 +28,7 @@ from report_samples import nccl_text
 from validation_samples import CATALOGUE, job_entry, validation_options
 
 if TYPE_CHECKING:
-    from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.data_types import Report
+    from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.validation_types import Report
 
 ROOT = Path(__file__).parents[6]
 MPI = (ROOT / "tests/fixtures/nccl/mpi_2_nodes.txt").read_text()

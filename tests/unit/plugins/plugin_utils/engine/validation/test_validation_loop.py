@@ -21,7 +21,7 @@ from validation_samples import validation_options
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.data_types import Report
+    from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.validation_types import Report
 from validation_transport import BEGAN, NODES, Cluster
 
 FAST = {1: 475.0}

@@ -35,7 +35,7 @@ from training_samples import NAMES, OPTIONS, TRAINING, entry, result, trained, t
 from validation_samples import job_entry
 
 if TYPE_CHECKING:
-    from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.data_types import Report, State
+    from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.validation_types import Report, State
 
 ROOT = Path(__file__).parents[7]
 SCHEMA = json.loads((ROOT / "roles/validation/files/report.schema.json").read_text())

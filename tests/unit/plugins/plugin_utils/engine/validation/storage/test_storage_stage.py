@@ -9,7 +9,6 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.c
     input_problems,
     typed,
 )
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.data_types import FIRST
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.next_tests import (
     budget,
     next_step,
@@ -20,6 +19,7 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.v
     report,
     summary_lines,
 )
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.validation_types import FIRST
 from report_samples import nccl_text
 from storage_samples import NAMES, OPTIONS, STORAGE, edit, entry, private, storage_lines, storage_text
 from validation_samples import CATALOGUE, job_entry
@@ -27,7 +27,7 @@ from validation_samples import CATALOGUE, job_entry
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.data_types import State
+    from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.validation_types import State
 
 
 def after(text: str | None, options: dict[str, Any] | None = None, **changes: Any) -> State:  # noqa: ANN401

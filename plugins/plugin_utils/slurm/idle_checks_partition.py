@@ -10,7 +10,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from ...module_utils.common.problems import Problem, make_problem
-from .conf import merge_config
+from .conf_lines import merge_config
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

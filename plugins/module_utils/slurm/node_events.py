@@ -6,8 +6,8 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from .hostlist import expand_hosts
-from .jobs import parse_job
 from .node_states import node_state, split_state
+from .nodes_and_jobs import parse_job
 
 if TYPE_CHECKING:
     from collections.abc import Collection

@@ -7,22 +7,22 @@ from typing import TYPE_CHECKING, Any
 
 from ...module_utils.common.problems import Problem, make_problem
 from ...module_utils.slurm.account_groups import group_errors
-from ...module_utils.slurm.account_rights import rights_errors
 from ...module_utils.slurm.accounting import declaration_errors
+from ...module_utils.slurm.directory_group_rights import rights_errors
 from ..engine.catalogue.builtin_profiles import unknown_hardware
 from ..engine.catalogue.gres_conf import gres_problems
 from ..engine.common.hostlist import unfold_hosts
 from .accounting_problems import accounting_problems
-from .checks_partition import checks_problems
 from .cluster_roles import partition_problems, role_problems
-from .conf import kinds, merge_config, node_mig, topology_lines
+from .combined_job_scripts import script_problems
 from .conf_keys import nearest_key, unknown_keys
-from .scripts import script_problems
+from .conf_lines import kinds, merge_config, node_mig, topology_lines
+from .idle_checks_partition import checks_problems
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from .conf import Node
+    from .conf_lines import Node
 
 # Slurm stores the interval in 16 bits. It kills a check after 60 s; node_health_timeout_s limits nvidia-smi.
 _HEALTH_LIMITS = {"interval": (0, 65535), "timeout_s": (1, 20)}

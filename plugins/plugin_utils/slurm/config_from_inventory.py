@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .checks_partition import checks_keys, with_checks_partition
-from .conf import (
+from .cluster_problems import slurm_problems
+from .combined_job_scripts import script_keys
+from .conf_lines import (
     Node,
     config_lines,
     default_mem_per_cpu,
@@ -18,8 +19,7 @@ from .conf import (
     partition_lines,
     topology_lines,
 )
-from .problems import slurm_problems
-from .scripts import script_keys
+from .idle_checks_partition import checks_keys, with_checks_partition
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -16,10 +16,10 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from ..catalogue.ceilings import nic_rate
-from ..common.option_names import option
+from ..common.option_names_in_messages import option
 
 if TYPE_CHECKING:
-    from .data_types import Options
+    from .validation_types import Options
 
 _RAIL = re.compile(r"[\w.-]+")
 # Share of the NIC rate, below the only published value of 0.85.

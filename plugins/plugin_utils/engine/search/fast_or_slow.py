@@ -13,7 +13,7 @@ from math import exp, log1p, log2, sqrt
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-from ..common.option_names import option
+from ..common.option_names_in_messages import option
 from . import sequential_test
 from .search_data import NONE, OPEN, PASSED, SLOW, Outcome
 

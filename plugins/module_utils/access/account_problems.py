@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import re
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from ..common.problems import Problem, make_problem
@@ -141,11 +142,12 @@ def home_conflicts(host: str, removed: Iterable[tuple[str, str]], homes: Mapping
         make_problem(
             [host],
             f"{USERS}[{name}].remove_home",
-            f"would delete {home}, the home of {homes[home]}",
+            f"would delete {kept}, the home of {other}",
             f"delete remove_home from the entry of {name}",
         )
         for name, home in removed
-        if home in homes
+        for kept, other in homes.items()
+        if PurePosixPath(kept).is_relative_to(home)
     ]
 
 

@@ -70,7 +70,7 @@ def test_conflict_prevents_the_plan(capsys: pytest.CaptureFixture[str]) -> None:
         assert (problem["hosts"], problem["key"]) == (["gpu1"], "validation_uid")
 
 
-def test_a_home_that_another_user_keeps_is_not_deleted(
+def test_home_of_another_user_is_not_deleted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     me = pwd.getpwuid(os.getuid())
@@ -82,6 +82,9 @@ def test_a_home_that_another_user_keeps_is_not_deleted(
     (problem,) = asked(capsys, leaving, renamed)["plan"]["problems"]
     assert problem["key"] == f"users_accounts[{me.pw_name}].remove_home"
     assert problem["problem"] == f"would delete {me.pw_dir}, the home of busbar-alice"
+    for kept in (f"{me.pw_dir}/", f"{me.pw_dir}/below"):
+        (problem,) = asked(capsys, leaving, renamed | {"home": kept})["plan"]["problems"]
+        assert problem["problem"] == f"would delete {kept}, the home of busbar-alice"
     assert asked(capsys, leaving, renamed | {"home": "/home/other"})["plan"]["problems"] == []
     assert asked(capsys, leaving | {"remove_home": False}, renamed)["plan"]["problems"] == []
 

@@ -197,12 +197,16 @@ def declaration_errors(accounts: list[Entry], users: list[Entry], qos: list[Entr
 
 
 def _unknown_names(state: State, accounts: list[Entry], users: list[Entry], qos: list[Entry]) -> list[tuple[str, str]]:
-    """Return an error for each parent or QOS that neither the declaration nor the database contains."""
+    """Return an error for each parent or QOS that neither the declaration nor the database contains after the run."""
     here = [[item for item in items if item.get("state", "present") == "present"] for items in (accounts, users, qos)]
-    parents = {"root", *state["accounts"], *(str(item["name"]) for item in here[0])}
+    parents = {"root", *state["accounts"], *(str(item["name"]) for item in here[0])} - {*_absent(accounts)}
     offered = {"normal", *state["qos"], *(str(item["name"]).lower() for item in here[2])}
+    offered -= {name.lower() for name in _absent(qos)}
     errors = [
-        (f"slurm_accounts[{item['name']}]", f"parent {item['parent']} does not exist and is not in slurm_accounts")
+        (
+            f"slurm_accounts[{item['name']}]",
+            f"parent {item['parent']} does not exist: declare it in slurm_accounts, or correct the name",
+        )
         for item in here[0]
         if item.get("parent") and str(item["parent"]) not in parents
     ]
@@ -214,7 +218,7 @@ def _unknown_names(state: State, accounts: list[Entry], users: list[Entry], qos:
         for item in items:
             names = {name for key in keys for name in _names(item.get(key)).split(",") if name}
             errors += [
-                (form.format(item["name"]), f"QOS {name} does not exist and is not in slurm_qos")
+                (form.format(item["name"]), f"QOS {name} does not exist: declare it in slurm_qos, or correct the name")
                 for name in sorted(names - offered)
             ]
     return errors

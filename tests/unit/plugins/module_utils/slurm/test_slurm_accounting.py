@@ -191,10 +191,14 @@ def test_limits_of_the_root_account_are_set() -> None:
 )
 def test_references_to_missing_entries_are_refused_before_any_change(key: str, item: dict[str, Any], says: str) -> None:
     declared: dict[str, Any] = {"accounts": [RESEARCH], "users": [], "qos": [], key: [item]}
-    if key == "users":
-        declared["accounts"] = [RESEARCH]
     with pytest.raises(ValueError, match=says):
         plan(held(), "c", **declared)
+
+
+def test_references_to_removed_entries_are_refused() -> None:
+    accounts = [{"name": "kid", "parent": "research", "qos": ["high"]}, {**RESEARCH, "state": "absent"}]
+    with pytest.raises(ValueError, match="parent research does not exist.*QOS high does not exist"):
+        plan(held(), "c", accounts, [], [{"name": "High", "state": "absent"}])
 
 
 def test_entries_only_in_the_database_can_be_referenced() -> None:

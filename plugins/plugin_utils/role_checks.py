@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from .preflight.options import Option, Setting
 
-__all__ = ["Known", "Problem", "checks_of", "make_problem", "roles_with_checks", "value_problems"]
+__all__ = ["Known", "Problem", "checks_of", "make_problem", "roles_with_checks", "validity_problems", "value_problems"]
 
 Known: TypeAlias = Mapping[str, Any]
 """Options or facts of a cluster, by name."""
@@ -85,6 +85,24 @@ def value_problems(settings: Iterable[Setting]) -> list[Problem]:
             located = make_problem([place.host] if place.host else [], problem["key"], text, problem["remedy"])
             problems += [located] if located not in problems else []
     return problems
+
+
+def validity_problems(name: str, days: object, renew: object) -> list[Problem]:
+    """Return the problems with the validity and the renewal of certificates.
+
+    Args:
+        name: the option with the validity, such as `tls_days`.
+        days: its value.
+        renew: days before the expiry from which certificates are renewed, or None.
+    """
+    valid = int(str(days))
+    if valid < 1:
+        remedy = "set the days for which a certificate is valid, 1 or more"
+        return [make_problem([], name, f"{valid} is below 1", remedy)]
+    if renew is not None and int(str(renew)) >= valid:
+        problem = f"{renew} is not below {name} ({valid}), so each run would renew all certificates"
+        return [make_problem([], name.replace("days", "renew_days"), problem, "set a smaller number")]
+    return []
 
 
 def _port(setting: Setting) -> list[Problem]:

@@ -44,6 +44,7 @@ _BY_ROLE = {
         ),
     },
     "use nvidia_repository_urls: {doca: URL}": {"rdma": "doca_url"},
+    "delete it; journal_remote_enabled: false removes the services": {"journal_remote": "state"},
     "set hardware": {
         "cuda": "hardware",
         "dcgm": "hardware",

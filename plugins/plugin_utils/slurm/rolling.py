@@ -191,7 +191,7 @@ def _is_own(node: tuple[str, str]) -> bool:
 
 
 def _key(options: Mapping[str, Any], wanted: Sequence[str]) -> str:
-    """Return the key of an update, which is the same for all its runs, whatever their batch size and failure limit."""
+    """Return the key of an update; runs that differ only in batch size and failure limit have the same key."""
     what = {name: value for name, value in options.items() if name not in {"nodes", "batch", "by", "max_failures"}}
     text = json.dumps([sorted(wanted), what], sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -196,9 +196,9 @@ def test_references_to_missing_entries_are_refused_before_any_change(key: str, i
 
 
 def test_references_to_removed_entries_are_refused() -> None:
-    accounts = [{"name": "kid", "parent": "research", "qos": ["high"]}, {**RESEARCH, "state": "absent"}]
-    with pytest.raises(ValueError, match="parent research does not exist.*QOS high does not exist"):
-        plan(held(), "c", accounts, [], [{"name": "High", "state": "absent"}])
+    kid: dict[str, Any] = {"name": "kid", "parent": "research", "qos": ["high"]}
+    with pytest.raises(ValueError, match=r"parent research does not exist.*QOS high does not exist"):
+        plan(held(), "c", [kid, {**RESEARCH, "state": "absent"}], [], [{"name": "High", "state": "absent"}])
 
 
 def test_entries_only_in_the_database_can_be_referenced() -> None:

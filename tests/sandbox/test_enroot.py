@@ -188,7 +188,7 @@ def test_registry_refusal_ends_the_run_before_any_change(site: Site) -> None:
     assert site.cluster.exec("gpu1", "ls /etc/enroot /var/lib/enroot /usr/bin/enroot", check=False).stdout == ""
 
 
-@pytest.mark.core
+@pytest.mark.scenario
 def test_credentials_are_private_and_in_no_output(site: Site) -> None:
     foreseen = site.run("--check", "--diff", "-v")
     done = site.run("--diff", "-vvv")

@@ -64,7 +64,7 @@ def stranger(sandbox: Cluster) -> Iterator[Callable[[], str]]:
         subprocess.run(["ip", "address", "del", f"{own}/32", *device], check=True)
 
 
-@pytest.mark.core
+@pytest.mark.scenario
 def test_repeated_login_failures_are_banned_and_unbanned(sandbox: Cluster, stranger: Callable[[], str]) -> None:
     for _ in range(RETRIES):
         assert "Permission denied" in stranger()

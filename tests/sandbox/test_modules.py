@@ -70,7 +70,7 @@ def test_tree_is_written_only_by_the_server(first_modules: str) -> None:
     assert "cuda/12.4.lua" not in shown
 
 
-@pytest.mark.core
+@pytest.mark.scenario
 def test_users_see_modules_and_defaults(sandbox: Cluster) -> None:
     listed = sandbox.exec("login", "module -t avail 2>&1; module -t -d avail 2>&1", user="alice").stdout.split()
     everything, defaults = " ".join(listed).split(f"{TREE}:")[1:]
@@ -89,7 +89,7 @@ def test_shell_of_an_ssh_command_has_modules(sandbox: Cluster) -> None:
     assert sandbox.exec("login", f"runuser -u alice -- {shell} 'echo nothing'").stdout == "nothing\n"
 
 
-@pytest.mark.core
+@pytest.mark.scenario
 def test_job_loads_a_module_and_its_dependencies(sandbox: Cluster) -> None:
     script = "module load nccl && echo $CUDA_HOME $NCCL_HOME && echo $PATH && echo $ODD"
     told = sandbox.exec("login", f"{SRUN} bash -lc '{script}'", user="alice").stdout.splitlines()

@@ -83,7 +83,7 @@ json.dump(table, open(path, "w"))
 """
 
 
-@pytest.mark.core
+@pytest.mark.scenario
 def test_vulnerable_package_becomes_a_metric(sandbox: Cluster, prometheus: Prometheus) -> None:
     node = sandbox.compute[0]
     query = f'busbar_package_vulnerable{{node="{node}",package="munge"}}'

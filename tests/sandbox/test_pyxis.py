@@ -56,7 +56,7 @@ def apply(sandbox: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     sandbox.wait_idle()
 
 
-@pytest.mark.core
+@pytest.mark.scenario
 def test_jobs_on_all_nodes_have_the_pyxis_options(sandbox: Cluster, apply: Apply) -> None:
     done = apply("--diff")
     assert done.returncode == 0, done.stdout

@@ -19,7 +19,10 @@ from executables import executable
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root starts a server that lets users in")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(os.geteuid() != 0, reason="only root starts a server that lets users in"),
+]
 TOP = Path(__file__).resolve().parents[2]
 UNPACKED = TOP / ".cache/sshd"
 ADDRESSES = {"bastion-rack1": "127.0.0.2", "bastion-rack2": "127.0.0.3"}

@@ -15,7 +15,7 @@ from templates import TOP
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="the playbooks become root")
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(os.geteuid() != 0, reason="the playbooks become root")]
 
 HOSTS = {
     "hosts": {"ctl": {}, "login": {}},

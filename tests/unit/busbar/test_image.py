@@ -16,6 +16,7 @@ from busbar.image import bundle, bundle_inventory, rootfs
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+pytestmark = pytest.mark.slow
 ROLES = Path(__file__).resolve().parents[3] / "roles"
 HOSTS = """
 all:

@@ -10,6 +10,7 @@ import pytest
 from devel import benchmark
 from devel.benchmarks import controller, parser
 
+pytestmark = pytest.mark.slow
 SCRIPT = Path(__file__).parents[3] / "scripts" / "benchmark"
 
 

@@ -12,6 +12,7 @@ from busbar.adopt.draft import ASK, CARRIED, LEFT
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.slow
 HOSTS = """\
 all:
   vars: {openhpc_cluster_name: slurmdemo, ansible_user: rocky}

@@ -21,6 +21,7 @@ from busbar.cli import main
 from busbar.errors import UsageError
 from executables import executable
 
+pytestmark = pytest.mark.slow
 SLURM = FIXTURES / "slurm"
 CASES = {case["path"].split("/")[1]: case for case in json.loads((FIXTURES / "slurm.json").read_text())}
 CONTROLLERS = {"lab-three-nodes": "alpha", "university": "sched1", "cloud-burst": "ctl-0"}

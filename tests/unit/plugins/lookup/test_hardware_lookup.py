@@ -16,6 +16,7 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.bu
 )
 from templates import settings, worked_out
 
+pytestmark = pytest.mark.slow
 TOP = Path(__file__).resolve().parents[4]
 LOOKUP = "lookup('busbar.cluster.hardware', hardware | default('')"
 VARIABLES = {

@@ -80,7 +80,7 @@ def backed_up(sandbox: Cluster) -> Iterator[str]:
     assert done.returncode == 0, done.stdout + done.stderr
     yield done.stdout
     options.unlink()
-    done = sandbox.playbook("site.yml", *ROLE)
+    done = provision(sandbox, "backup")
     assert done.returncode == 0, done.stdout + done.stderr
     assert sandbox.exec("ctl", "systemctl is-enabled busbar-backup.timer", check=False).stdout.strip() != "enabled"
 
@@ -163,6 +163,14 @@ def test_invalid_option_is_refused_before_any_change(sandbox: Cluster) -> None:
     assert done.returncode == 2, done.stdout + done.stderr
     assert "ctl: backup_host: 'logn' is not in the inventory" in done.stdout
     assert all(counts["changed"] == 0 for counts in recap(done.stdout).values())
+
+
+@pytest.mark.usefixtures("backed_up")
+def test_schedule_that_systemd_rejects_is_refused_and_the_timer_runs(sandbox: Cluster) -> None:
+    done = provision(sandbox, "backup", "-e", "backup_schedule=25:00")
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert "ctl: backup_schedule: 25:00 is not a valid calendar event of systemd" in done.stdout
+    assert sandbox.exec("ctl", "systemctl is-active busbar-backup.timer").stdout == "active\n"
 
 
 @pytest.mark.usefixtures("backed_up")

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["PARTS", "compare_rows", "existing_data", "place", "release_problem"]
 
+DATABASES = Path("/var/lib/mysql")
 PARTS = {"slurm_state": "slurmctld", "accounting": "slurmdbd", "grafana": "grafana-server", "directory": "slapd"}
 
 
@@ -39,7 +40,11 @@ def existing_data(settings: Settings, part: str) -> str:
         state = Path(settings.slurm_state)
         return f"a Slurm queue in {state}" if (state / "job_state").exists() else ""
     if part == "accounting":
-        count = len(table_names(settings)) if Path(settings.database_socket).exists() else 0
+        if not Path(settings.database_socket).exists():
+            # MariaDB does not run; the restore starts it.
+            files = DATABASES / settings.database
+            return f"the database {files}" if files.exists() else ""
+        count = len(table_names(settings))
         return f"{count} tables in the database {settings.database}" if count else ""
     if part == "directory":
         data = Path(settings.directory_data)

@@ -167,7 +167,9 @@ def _fetch(repository: Repository, given: argparse.Namespace) -> dict[str, Any]:
     note = {"snapshot": chosen.id, "stage": str(stage), "manifest": manifest, "begun": [], "placed": {}}
     # When an interrupted restore resumes, its partial data must not block it.
     if former.get("snapshot") == chosen.id:
-        note |= {"begun": former["begun"], "placed": former["placed"]}
+        # Data that was lost again is restored again.
+        placed = {part: aside for part, aside in former["placed"].items() if existing_data(settings, part)}
+        note |= {"begun": former["begun"], "placed": placed}
     left = [part for part in parts_of(settings) if part not in note["placed"]]
     # The roles start Grafana and slapd before the restore, so these have already created an empty database.
     for part in ("grafana", "directory"):

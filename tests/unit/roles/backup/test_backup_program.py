@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 from ansible_collections.busbar.cluster.plugins.module_utils.backup import restore_parts
 from ansible_collections.busbar.cluster.plugins.module_utils.backup.collect import digest
+from ansible_collections.busbar.cluster.plugins.module_utils.backup.settings import Settings
 from ansible_collections.busbar.cluster.roles.backup.files import backup as run
 from executables import executable
 
@@ -198,3 +199,20 @@ def test_interrupted_restore_continues(
     assert answer(capsys)["left"] == []
     assert host.does("place", "grafana") == 0
     assert answer(capsys)["changed"] is False
+    # The restored data is lost again.
+    host.grafana.unlink()
+    capsys.readouterr()
+    assert host.does("fetch") == 0
+    assert answer(capsys)["left"] == ["grafana"]
+    assert host.does("place", "grafana") == 0
+    assert dashboard(host.grafana) == "saved"
+
+
+def test_database_of_a_stopped_mariadb_is_existing_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = Settings(
+        "c", "ctl", "r", str(tmp_path), database="slurm_acct_db", database_socket=str(tmp_path / "socket")
+    )
+    monkeypatch.setattr(restore_parts, "DATABASES", tmp_path)
+    assert restore_parts.existing_data(settings, "accounting") == ""
+    (tmp_path / "slurm_acct_db").mkdir()
+    assert restore_parts.existing_data(settings, "accounting") == f"the database {tmp_path}/slurm_acct_db"

@@ -112,7 +112,7 @@ def site_findings(site: Mapping[str, Any]) -> Iterator[Finding]:
         yield Finding(ERROR, ("localhost",), "restic", problem, "apt install restic")
         return
     for fault in site["faults"]:
-        yield Finding(ERROR, ("localhost",), "the site folder", " ".join(str(fault).split())[-600:], AGAIN)
+        yield Finding(ERROR, ("localhost",), "the site folder", " ".join(str(fault).split())[:600], AGAIN)
     for line in site["differing"]:
         if "Only in ." in line:
             name = line.removeprefix("Only in .").replace(": ", "/", 1).lstrip("/")

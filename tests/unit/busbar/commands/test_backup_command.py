@@ -45,6 +45,16 @@ def test_failed_verification_is_reported(told: dict[str, dict[str, Any]], wanted
         ({"there": False}, [("WARNING", "no snapshot contains")]),
         ({"there": True, "ready": False}, [("ERROR", "restic is not installed")]),
         ({"there": True, "ready": True, "faults": ["Fatal: wrong key"], "differing": []}, [("ERROR", "wrong key")]),
+        # restic prints a stack trace after some errors.
+        (
+            {
+                "there": True,
+                "ready": True,
+                "faults": ["no space left on device\n" + "main.run\n" * 99],
+                "differing": [],
+            },
+            [("ERROR", "no space left")],
+        ),
         ({"there": True, "ready": True, "faults": [], "differing": []}, []),
         (
             {

@@ -39,10 +39,11 @@ def content_of(path: Path) -> bytes:
 
 def merged(original: str, last: str, now: str) -> str:
     """Return the original text with all changes made after busbar last wrote the file."""
-    written, there = last.splitlines(), now.splitlines()
+    before, written, there = original.splitlines(), last.splitlines(), now.splitlines()
     gone = [line for line in written if line not in there]
-    added = [line for line in there if line not in written]
-    lines = [line for line in original.splitlines() if line not in gone] + added
+    # A run that did not finish has already restored the lines of the original.
+    added = [line for line in there if line not in written and line not in before]
+    lines = [line for line in before if line not in gone] + added
     return "".join(f"{line}\n" for line in lines)
 
 

@@ -63,6 +63,9 @@ class PackagesOfHost(PathsOfHost):
         Raises:
             RefusedError: the package manager would change other packages as well.
         """
+        if self.on_debian():
+            # apt does not read the journal of a killed dpkg. Any dpkg that may write merges it.
+            self.module.run_command(["dpkg", "--set-selections"], data="\n")
         installed = installed_packages(self.module)
         brought, taken = self.history()
         self.back = sorted(name for name in taken & self.baseline["packages"].keys() if name not in installed)

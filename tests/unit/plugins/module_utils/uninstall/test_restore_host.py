@@ -147,16 +147,18 @@ def test_links_are_removed_and_restored(place: Path) -> None:
 
 
 def test_foreign_lines_stay_in_a_shared_file(place: Path) -> None:
-    (place / "hosts").write_text("localhost\n")
+    (place / "hosts").write_text("localhost\n127.0.1.1 gpu1\n")
     save(place, place / "hosts")
     written(place, "hosts", "localhost\ngpu1\n")
     (place / "busbar/baseline/last").mkdir()
     (place / "busbar/baseline/last/hosts").write_text("localhost\ngpu1\n")
     (place / "hosts").write_text("localhost\ngpu1\nprinter\n")
-    found = look(place)
-    undo(found)
-    assert (place / "hosts").read_text() == "localhost\nprinter\n"
-    assert found.kept == []
+    # The second run resumes one that stopped after it had restored the files.
+    for _run in range(2):
+        found = look(place)
+        undo(found)
+        assert (place / "hosts").read_text() == "localhost\n127.0.1.1 gpu1\nprinter\n"
+        assert found.kept == []
 
 
 def test_files_of_builtin_modules_are_found_by_pattern_and_content(place: Path) -> None:
@@ -446,6 +448,30 @@ def test_packages_are_removed_unless_needed_or_manually_installed(
         "package kept: explicitly installed later",
         "package libmunge2: needed by libmunge-dev",
     ]
+
+
+def test_journal_of_a_killed_dpkg_is_merged_before_apt_plans(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Until the merge, apt would also remove a package that dpkg has already removed."""
+    (place / "lib").mkdir()
+    monkeypatch.setattr(remove_packages, "installed_packages", lambda _module: {"munge": ("1", True)})
+    found = look(place)
+    found.module.get_bin_path = lambda name: name
+    merged: list[str] = []
+
+    def run(words: list[str], data: str = "", **_: object) -> tuple[int, str, str]:
+        if words == ["dpkg", "--set-selections"]:
+            assert data.strip() == ""
+            merged.append(words[0])
+        if words[0] == "apt-get":
+            return 0, "Purg munge [1]\n" + ("" if merged else "Purg slurmd [1]\n"), ""
+        return 0, "", ""
+
+    found.module.run_command = run
+    monkeypatch.setattr(found, "history", lambda: ({"munge": "manual", "slurmd": "manual"}, set()))
+    monkeypatch.setattr(found, "new_names", set)
+    monkeypatch.setattr(found, "package_command", lambda: ["apt-get", "purge", "munge"])
+    found.plan_packages()
+    assert found.going == ["munge"]
 
 
 def test_run_that_would_change_other_packages_is_refused(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:

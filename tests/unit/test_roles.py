@@ -88,3 +88,9 @@ def test_role_reads_no_file_of_another_role_by_path(role: str) -> None:
     for path in (TOP / "roles" / role).rglob("*"):
         if path.is_file() and path.suffix in {".yml", ".j2"}:
             assert not re.search(r"(role_path|playbook_dir)[^\n]*\.\./", path.read_text(encoding="utf-8")), path
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_reported_problems_are_not_hidden(role: str) -> None:
+    tasks = [task for path in (TOP / "roles" / role).glob("tasks/*.yml") for task in load(path) or []]
+    assert [task["name"] for task in tasks if "busbar.cluster.refuse" in task and "no_log" in task] == []

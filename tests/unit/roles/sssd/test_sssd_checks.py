@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
+import yaml
 from ansible_collections.busbar.cluster.roles.sssd.checks import check
 
 OWN = {
@@ -71,3 +74,13 @@ def test_address_without_tls_is_refused() -> None:
     (found,) = check(EXTERNAL | {"sssd_uris": ["ldap://ldap.example.org"]}, {"known": [], "host": "gpu1"})
     assert found["problem"] == "ldap://ldap.example.org does not use TLS, so passwords would be sent as plain text"
     assert "ldaps://" in found["remedy"]
+
+
+def test_interval_between_attempts_to_reach_the_directory_does_not_grow() -> None:
+    variables = Path(__file__).resolve().parents[4] / "roles/sssd/vars/main.yml"
+    (domain,) = (
+        value
+        for value in yaml.safe_load(variables.read_text(encoding="utf-8")).values()
+        if isinstance(value, dict) and "ldap_opt_timeout" in value
+    )
+    assert domain["offline_timeout_max"] == 0

@@ -206,7 +206,7 @@ def test_credentials_are_private_and_in_no_output(site: Site) -> None:
         assert "Permission denied" in site.cluster.exec(node, f"cat {path}", user="bob", check=False).stderr
 
 
-@pytest.mark.core
+@pytest.mark.scenario
 def test_every_user_has_own_directories_on_disk(site: Site) -> None:
     paths = {}
     for user in ("alice", "bob"):

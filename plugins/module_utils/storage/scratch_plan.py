@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     Declared = Mapping[str, Any]
     Device = Mapping[str, Any]
 
-__all__ = ["declaration_problems", "scratch_plan"]
+__all__ = ["declaration_problems", "path_problems", "scratch_plan"]
 
 NAME = re.compile(r"[a-z][a-z0-9_]{0,11}")
 BY_ID = "/dev/disk/by-id/"
 EXAMPLE = f"use the disk's persistent name: {BY_ID}nvme-MODEL_SERIAL; `ls -l {BY_ID}` shows them"
 PATH = re.compile(r"/[A-Za-z0-9_./-]+")
-# Directories of the operating system.
-SYSTEM = re.compile(r"/(bin|boot|dev|etc|home|lib|lib64|opt|proc|root|run|sbin|srv|sys|tmp|usr|var)?")
+# Directories of the operating system. In /tmp and /var/tmp a user could replace the directory by a link.
+SYSTEM = re.compile(r"/((home|opt|srv|var)?|(bin|boot|dev|etc|lib|lib64|proc|root|run|sbin|sys|tmp|usr|var/tmp)(/.*)?)")
 MEBIBYTE = 1 << 20
 GIGABYTE = 1e9
 RAIDS = ("mdadm", "lvm", "none")
@@ -56,14 +56,21 @@ def declaration_problems(host: str, declared: Declared) -> list[Problem]:
         )
     if not NAME.fullmatch(name):
         wrong.append(("name", f"{name!r} is not a valid array name", "use a letter, then up to 11 of a-z, 0-9 and _"))
-    if SYSTEM.fullmatch(path) or not PATH.fullmatch(path) or {"", ".", ".."} & set(path[1:].split("/")):
-        wrong.append(("path", f"{path!r} is not a usable mount point", "set an unused absolute path, such as /scratch"))
     for item in declared["wipe"].get(host) or []:
         if not str(item).startswith(BY_ID):
             wrong.append(("wipe_devices", f"{item!r} is not a persistent disk name", EXAMPLE))
         elif devices and item not in devices and all(given.startswith(BY_ID) for given in devices):
             wrong.append(("wipe_devices", f"{item} is not in scratch_devices of this host", "correct one of the two"))
-    return [make_problem([host], f"scratch_{key}", problem, remedy) for key, problem, remedy in wrong]
+    found = [make_problem([host], f"scratch_{key}", problem, remedy) for key, problem, remedy in wrong]
+    return found + path_problems([host], path)
+
+
+def path_problems(hosts: Sequence[str], path: str) -> list[Problem]:
+    """Return a problem if a path cannot be the scratch directory."""
+    if PATH.fullmatch(path) and not SYSTEM.fullmatch(path) and not {"", ".", ".."} & set(path[1:].split("/")):
+        return []
+    problem = f"{path!r} is not a usable mount point"
+    return [make_problem(hosts, "scratch_path", problem, "set an unused absolute path, such as /scratch")]
 
 
 def size_text(size: int) -> str:

@@ -28,7 +28,7 @@ _NAME = re.compile(r"(@?|(\*\.)?)[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?")
 _WORD = re.compile(r"[^\s,()\"'#]+")
 # System directories that cannot be exported, or used as mount points.
 _NOT_FOR_SHARING = ("/proc", "/sys", "/dev", "/run", "/etc", "/boot", "/usr", "/bin", "/sbin", "/lib", "/root")
-NOT_FOR_MOUNTING = ("/proc", "/sys", "/dev", "/run", "/etc", "/boot", "/usr", "/bin", "/sbin", "/lib", "/var/lib/nfs")
+_NOT_FOR_MOUNTING = ("/proc", "/sys", "/dev", "/run", "/etc", "/boot", "/usr", "/bin", "/sbin", "/lib", "/var/lib/nfs")
 
 
 def export_problems(hosts: Sequence[str], exports: object) -> list[Problem]:
@@ -122,7 +122,7 @@ def _one_export(hosts: Sequence[str], key: str, export: object) -> list[Problem]
         return [make_problem(hosts, key, f"has an entry without a path: {export}", "set path in each entry")]
     path, key = export["path"], f"{key}[{export['path']}]"
     problems = _unknown_keys(hosts, key, export, _EXPORT_KEYS)
-    fault = path_fault(path, _NOT_FOR_SHARING, "exported")
+    fault = _path_fault(path, _NOT_FOR_SHARING, "exported")
     if fault:
         problems.append(make_problem(hosts, key, *fault))
     if "clients" in export and not export["clients"]:
@@ -173,7 +173,7 @@ def _mount_form(host: str, key: str, entry: object) -> list[Problem]:
 
 def _mount_place(host: str, key: str, path: str, before: Sequence[str], own: Sequence[str]) -> list[Problem]:
     """Return the problems with a mount point."""
-    fault = path_fault(path, NOT_FOR_MOUNTING, "mounted over")
+    fault = _path_fault(path, _NOT_FOR_MOUNTING, "mounted over")
     if fault:
         return [make_problem([host], key, *fault)]
     if path in before:
@@ -203,7 +203,7 @@ def _mount_source(host: str, key: str, entry: Mapping[str, Any], served: Mapping
     return [make_problem([host], f"{key}.src", problem, remedy)]
 
 
-def path_fault(path: str, forbidden: Sequence[str], what: str) -> tuple[str, str] | None:
+def _path_fault(path: str, forbidden: Sequence[str], what: str) -> tuple[str, str] | None:
     """Return the problem and remedy for a path, or None."""
     if not path.startswith("/"):
         return "is not an absolute path", "use an absolute path"

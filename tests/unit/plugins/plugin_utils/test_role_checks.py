@@ -59,11 +59,11 @@ SHA = "0" * 64
         ("slurm_job_scripts", {"Prologue": "/x"}, "slurm_job_scripts.Prologue", "not a key"),
         ("slurm_spank_plugins", [{"name": "x"}], "slurm_spank_plugins: x", "version"),
         ("journal_remote_max_use", "lots", "journal_remote_max_use", "20G"),
-        ("scratch_path", "/", "scratch_path", "the root of the host cannot be used for scratch"),
-        ("scratch_path", "/tmp/", "scratch_path", "is a system directory"),  # noqa: S108 - refused
-        ("scratch_path", "/var/tmp/jobs", "scratch_path", "is a system directory"),  # noqa: S108 - refused
-        ("scratch_path", "/etc", "scratch_path", "/etc is a system directory"),
-        ("scratch_path", "/scratch dir", "scratch_path", "characters or parts that are not allowed"),
+        ("scratch_path", "/", "scratch_path", "'/' is not a usable mount point"),
+        ("scratch_path", "/tmp", "scratch_path", "is not a usable mount point"),  # noqa: S108 - refused
+        ("scratch_path", "/var/tmp/jobs", "scratch_path", "is not a usable mount point"),  # noqa: S108 - refused
+        ("scratch_path", "/etc", "scratch_path", "is not a usable mount point"),
+        ("scratch_path", "/scratch dir", "scratch_path", "is not a usable mount point"),
         ("rdma_roce_mode", "v3", "rdma_roce_mode", "v1, v2"),
         ("rdma_ipoib_networks", ["10.0.0.0/33"], "rdma_ipoib_networks", "10.10.0.0/16"),
     ],

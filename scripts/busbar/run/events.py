@@ -280,8 +280,8 @@ def failure_message(result: dict[str, Any]) -> str:
         streams = ("stderr", "module_stderr", "stdout", "module_stdout")
         output = next((str(result[name]) for name in streams if str(result.get(name) or "").strip()), "")
         message = "\n".join([message, *output.strip().splitlines()[-10:]]).strip()
-    # The message of a failed download does not name the address.
-    url = str(result.get("url") or "")
+    # The message of a failed download does not name the address, which may contain a password.
+    url = re.sub(r"//[^/?#]*@", "//", str(result.get("url") or ""))
     return _shortened(f"{url}: {message}" if url not in message else message, result)
 
 

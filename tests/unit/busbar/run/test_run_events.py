@@ -202,6 +202,7 @@ def test_loop_with_refused_items_is_a_refusal(flag: dict[str, Any]) -> None:
         ({"censored": "hidden"}, "hidden"),
         ({"msg": "Request failed", "url": "http://a.example/b"}, "http://a.example/b: Request failed"),
         ({"msg": "no http://a.example/b", "url": "http://a.example/b"}, "no http://a.example/b"),
+        ({"msg": "refused", "url": "http://erin:secret@a.example/b"}, "http://a.example/b: refused"),
         (
             {
                 "msg": "One or more items failed",

@@ -64,7 +64,8 @@ if TYPE_CHECKING:
 LARGEST = 1 << 20
 _CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
 EVERYBODY = "everybody"
-# UID ranges of regular users. Between them are the UIDs of nobody, of packages (Debian's slurm: 64030) and of systemd.
+# UID ranges of regular users. The UIDs between them belong to packages (Debian's slurm: 64030), systemd and the user
+# `nobody`.
 _PEOPLE = (range(1000, 60000), range(65536, 2**32 - 1))
 
 
